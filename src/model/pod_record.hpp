@@ -1,0 +1,85 @@
+#pragma once
+// What all workers share about one incarnation of a pod: counters and the last load sample.
+// Writers: in_flight by workers (through InFlightGuard), the sample by the control thread only.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "warmroute/pod_view.hpp"
+
+namespace warmroute::model {
+
+using Clock = std::chrono::steady_clock;
+
+class PodRecord {
+ public:
+  PodRecord(PodId id, std::string name, std::string ns, std::string ip)
+      : id_(id), name_(std::move(name)), ns_(std::move(ns)), key_(ns_ + "/" + name_), ip_(std::move(ip)) {}
+  PodRecord(const PodRecord&) = delete;
+  PodRecord& operator=(const PodRecord&) = delete;
+
+  [[nodiscard]] PodId id() const noexcept { return id_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& ns() const noexcept { return ns_; }
+  [[nodiscard]] const std::string& key() const noexcept { return key_; }  ///< namespace/name
+  [[nodiscard]] const std::string& ip() const noexcept { return ip_; }
+
+  [[nodiscard]] std::int64_t in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
+
+  /// True from the moment the pod stopped being routable; nothing may be recorded for it any more.
+  [[nodiscard]] bool left() const noexcept { return left_.load(std::memory_order_acquire); }
+  void mark_left() noexcept { left_.store(true, std::memory_order_release); }
+
+  /// Control thread only.
+  void store_sample(const LoadSample& sample, Clock::time_point taken) noexcept;
+  /// Empty when there is no sample or it is older than `max_age`.
+  [[nodiscard]] std::optional<LoadSample> fresh_sample(Clock::time_point now, Clock::duration max_age) const noexcept;
+  /// The last sample whatever its age, for the debug page.
+  [[nodiscard]] std::optional<LoadSample> last_sample() const noexcept;
+
+ private:
+  friend class InFlightGuard;
+  const PodId id_;
+  const std::string name_, ns_, key_, ip_;
+  alignas(64) std::atomic<std::int64_t> in_flight_{0};
+  std::atomic<bool> left_{false};
+  // A sequence lock whose fields are atomics themselves, so that the thread sanitizer understands it too.
+  alignas(64) mutable std::atomic<std::uint32_t> sequence_{0};
+  std::atomic<double> running_{0}, waiting_{0}, kv_usage_{0}, ttft_{0}, tpot_{0};
+  std::atomic<Clock::rep> taken_{0};  ///< 0: no sample yet
+};
+
+/// Counts one request on a pod from the pick to the end, whatever happens (decision 3.9). Holds the record,
+/// not the name: a pod that is re-created meanwhile has another record.
+class InFlightGuard {
+ public:
+  InFlightGuard() = default;
+  explicit InFlightGuard(std::shared_ptr<PodRecord> pod) noexcept : pod_(std::move(pod)) {
+    if (pod_) pod_->in_flight_.fetch_add(1, std::memory_order_relaxed);
+  }
+  InFlightGuard(InFlightGuard&& other) noexcept : pod_(std::exchange(other.pod_, nullptr)) {}
+  InFlightGuard& operator=(InFlightGuard&& other) noexcept {
+    if (this != &other) {
+      release();
+      pod_ = std::exchange(other.pod_, nullptr);
+    }
+    return *this;
+  }
+  ~InFlightGuard() { release(); }
+
+  void release() noexcept {
+    if (pod_) pod_->in_flight_.fetch_sub(1, std::memory_order_relaxed);
+    pod_.reset();
+  }
+  [[nodiscard]] const std::shared_ptr<PodRecord>& pod() const noexcept { return pod_; }
+
+ private:
+  std::shared_ptr<PodRecord> pod_;
+};
+
+}  // namespace warmroute::model

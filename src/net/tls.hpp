@@ -1,0 +1,35 @@
+#pragma once
+// OpenSSL contexts for the listener (certificate reloaded when its files change) and for engines.
+
+#include <memory>
+#include <string>
+
+#include "warmroute/result.hpp"
+
+struct ssl_st;
+struct ssl_ctx_st;
+
+namespace warmroute::net {
+
+struct SslDeleter {
+  void operator()(ssl_st* ssl) const noexcept;
+};
+using SslPtr = std::unique_ptr<ssl_st, SslDeleter>;
+
+/// Client side (workloadPort.protocol https). Immutable after creation, shared by all threads.
+class ClientTls {
+ public:
+  /// \param ca_file empty: the system's CAs. \param insecure no verification at all.
+  static Result<std::unique_ptr<ClientTls>> create(const std::string& ca_file, bool insecure);
+  ~ClientTls();
+  ClientTls(const ClientTls&) = delete;
+  ClientTls& operator=(const ClientTls&) = delete;
+  /// A client session bound to the non-blocking descriptor; SNI and name check for `host` (name or address).
+  [[nodiscard]] SslPtr session(int descriptor, const std::string& host) const;
+
+ private:
+  explicit ClientTls(ssl_ctx_st* context) : context_(context) {}
+  ssl_ctx_st* context_;
+};
+
+}  // namespace warmroute::net

@@ -1,0 +1,60 @@
+#pragma once
+// Step: filters in order, scores times weights, the best five (spec 5.2, decisions 3.10 and 3.14). Synchronous;
+// used by all workers at once. Previous step: route/table.cpp, next: proxy/attempt.cpp.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "warmroute/plugin.hpp"
+
+namespace warmroute::schedule {
+
+inline constexpr std::size_t candidate_limit = 5;
+
+struct Candidate {
+  std::uint32_t index = 0;  ///< into the pods given to run()
+  std::int64_t total = 0;
+};
+
+struct Decision {
+  std::array<Candidate, candidate_limit> candidates{};
+  std::size_t count = 0;            ///< 0: every pod was filtered out (or none was given)
+  std::string_view filtered_by;     ///< the filter that removed the last pod
+};
+
+/// One RequestState per plugin; owned by the request.
+using States = std::vector<std::unique_ptr<RequestState>>;
+
+/// Where the pipeline reports how long each plugin took. Implemented over metrics; must not block.
+class Timing {
+ public:
+  enum class Role : std::uint8_t { filter, score };
+  virtual ~Timing() = default;
+  virtual void plugin_took(std::string_view model, std::string_view plugin, Role role, double seconds) noexcept = 0;
+};
+
+class Pipeline {
+ public:
+  struct Scorer {
+    std::shared_ptr<Plugin> plugin;
+    std::int64_t weight = 1;
+  };
+  /// Plugins in order; an object in several roles appears in both lists. `timing` outlives the pipeline, may be null.
+  Pipeline(std::vector<std::shared_ptr<Plugin>> filters, std::vector<Scorer> scorers, Timing* timing);
+
+  [[nodiscard]] States new_states() const;
+  [[nodiscard]] Decision run(const RequestView& request, States& states, std::span<const PodView> pods) const;
+  void attempt_done(const RequestView& request, States& states, PodId pod, const Outcome& outcome) const noexcept;
+  [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept;
+  [[nodiscard]] bool has_scorers() const noexcept;
+
+ private:
+  struct Slot;  // owner of this module fills in the rest
+};
+
+}  // namespace warmroute::schedule

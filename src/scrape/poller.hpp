@@ -1,0 +1,49 @@
+#pragma once
+// Scrapes every pod on its own timer (decision 3.15): /metrics each interval, /v1/models less often, /health for
+// static pods every 2 s. One scrape in flight per pod; a hanging pod delays no other. Control thread.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/store.hpp"
+#include "net/task.hpp"
+#include "net/tls.hpp"
+
+namespace warmroute::scrape {
+
+struct PollerOptions {
+  std::chrono::milliseconds interval{1000};       ///< METRICS_SCRAPE_INTERVAL
+  std::chrono::milliseconds timeout{2000};        ///< whole exchange
+  std::chrono::milliseconds models_interval{5000};
+  std::chrono::milliseconds health_interval{2000};
+  std::size_t body_limit_bytes = 8U << 20U;
+};
+
+struct PollerHooks {
+  std::function<void(PodId, std::vector<std::string>)> models;
+  std::function<void(PodId, bool)> reachable;            ///< static pods only; after three failures, after one success
+  std::function<void(PodId, double)> process_start;
+  /// For metrics: ok or not, per pod ("ns/name"), at each scrape's end.
+  std::function<void(const model::PodRecord&, bool ok)> scraped;
+};
+
+class Poller {
+ public:
+  Poller(net::io_context& control, PollerOptions options, const net::ClientTls* tls, PollerHooks hooks);
+  ~Poller();
+  /// New list of pods: added ones are scraped at once, removed ones are dropped (their exchange is cancelled).
+  void set_targets(const std::vector<model::ScrapeTarget>& targets);
+  /// True when each pod of the first list was scraped once, successfully or not (readiness, decision 3.6).
+  [[nodiscard]] bool first_round_done() const noexcept;
+  /// The data path reports a failed connect to a static pod (counts towards the three). Control thread.
+  void connect_failed(PodId pod);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace warmroute::scrape
