@@ -25,10 +25,12 @@ struct ObjectMeta {
   std::uint64_t position = 0;
 
   [[nodiscard]] std::string key() const { return ns + "/" + name; }
+  friend bool operator==(const ObjectMeta&, const ObjectMeta&) = default;
 };
 
 struct StringMatch {
   std::optional<std::string> exact, prefix, regex;  ///< precedence in this order; none: matches everything
+  friend bool operator==(const StringMatch&, const StringMatch&) = default;
 };
 
 struct ModelMatch {
@@ -36,12 +38,14 @@ struct ModelMatch {
   std::map<std::string, std::optional<StringMatch>> headers;
   std::optional<StringMatch> uri;
   std::optional<std::string> body_model;
+  friend bool operator==(const ModelMatch&, const ModelMatch&) = default;
 };
 
 struct TargetModel {
   std::string model_server_name;
   std::string external_provider_name;
   std::optional<std::int32_t> weight;  ///< the CRD default 100 is applied when documents are read
+  friend bool operator==(const TargetModel&, const TargetModel&) = default;
 };
 
 struct Rule {
@@ -49,6 +53,7 @@ struct Rule {
   std::optional<ModelMatch> match;
   /// A null entry of `targetModels` is nullopt. Only objects that passed no schema have one.
   std::vector<std::optional<TargetModel>> targets;
+  friend bool operator==(const Rule&, const Rule&) = default;
 };
 
 struct ParentRef {
@@ -57,12 +62,14 @@ struct ParentRef {
   std::string name;
   std::optional<std::string> section_name;
   std::optional<std::int32_t> port;
+  friend bool operator==(const ParentRef&, const ParentRef&) = default;
 };
 
 struct RateLimit {
   std::optional<std::int64_t> input_tokens_per_unit, output_tokens_per_unit;
   std::string unit = "second";
   std::optional<std::string> redis_address;
+  friend bool operator==(const RateLimit&, const RateLimit&) = default;
 };
 
 struct ModelRoute {
@@ -73,6 +80,7 @@ struct ModelRoute {
   std::vector<std::optional<Rule>> rules;  ///< a null rule never matches
   std::optional<RateLimit> rate_limit;
   std::string spec_json;  ///< the spec as JSON, for the debug pages
+  friend bool operator==(const ModelRoute&, const ModelRoute&) = default;
 };
 
 enum class Engine : std::uint8_t { vllm, sglang };
@@ -81,11 +89,13 @@ enum class Engine : std::uint8_t { vllm, sglang };
 struct PdGroup {
   std::string group_key;
   Labels prefill_labels, decode_labels;
+  friend bool operator==(const PdGroup&, const PdGroup&) = default;
 };
 
 struct RetryPolicy {
   std::int32_t attempts = 0;  ///< tries after the first, each on another pod
   std::chrono::milliseconds interval{100};
+  friend bool operator==(const RetryPolicy&, const RetryPolicy&) = default;
 };
 
 struct ModelServer {
@@ -100,6 +110,7 @@ struct ModelServer {
   std::optional<RetryPolicy> retry;
   std::optional<std::string> kv_connector;
   std::string spec_json;
+  friend bool operator==(const ModelServer&, const ModelServer&) = default;
 };
 
 struct Pod {
@@ -112,6 +123,7 @@ struct Pod {
   std::optional<std::string> start_time;      ///< RFC 3339, for the debug page
   std::optional<std::string> container_start; ///< start of the engine container, part of the incarnation
   bool is_static = false;   ///< from StaticPods: no kubelet, the router probes it itself
+  friend bool operator==(const Pod&, const Pod&) = default;
 };
 
 /// Everything that a source knows, in one piece (standalone mode replaces the whole set).
