@@ -35,10 +35,10 @@ struct YamlContext;
 
 struct YamlLimits {
   std::size_t text_bytes = 16U << 20U;
-  std::size_t nodes = 1U << 20U;       ///< per file, merged keys counted
-  std::size_t expanded = 1U << 20U;    ///< values made by all to_value() and to_json() calls, aliases expanded
+  std::size_t nodes = 1U << 20U;     ///< per file, merged keys counted
+  std::size_t expanded = 1U << 20U;  ///< values made by all to_value() and to_json() calls, aliases expanded
   int depth = 64;
-  bool first_document_only = false;    ///< later documents are not read; a warning says so
+  bool first_document_only = false;  ///< later documents are not read; a warning says so
 };
 
 /// A place in a document: a value, or one that is absent. A cheap handle; valid while the Diagnostics given to
@@ -141,8 +141,5 @@ class YamlFile {
   std::vector<YamlNode> documents_;
   bool valid_ = false;
 };
-
-/// \return whether `text` is well-formed UTF-8; `bad_line` is the line (from 1) of the first fault.
-[[nodiscard]] bool valid_utf8(std::string_view text, int& bad_line) noexcept;
 
 }  // namespace warmroute::config
