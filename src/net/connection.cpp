@@ -1,0 +1,205 @@
+#include "net/connection.hpp"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+namespace warmroute::net {
+namespace {
+
+error_code system_error(int number) { return {number, boost::system::system_category()}; }
+
+IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
+  const int why = SSL_get_error(ssl, result);
+  switch (why) {
+    case SSL_ERROR_WANT_READ:
+      return {reading ? Io::would_block : Io::would_block_read, 0, {}};
+    case SSL_ERROR_WANT_WRITE:
+      return {reading ? Io::would_block_write : Io::would_block, 0, {}};
+    case SSL_ERROR_ZERO_RETURN:
+      return {Io::eof, 0, {}};
+    case SSL_ERROR_SYSCALL:
+      ERR_clear_error();
+      return {Io::error, 0, system_error(errno != 0 ? errno : ECONNRESET)};
+    default:
+      ERR_clear_error();
+      return {Io::error, 0, system_error(EPROTO)};
+  }
+}
+
+}  // namespace
+
+// The state of the one wait for readability. It outlives the connection while the reactor still holds the handler.
+struct Connection::Watch {
+  using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<Executor>, void()>::handler_type;
+
+  bool pending = false;  // a wait is with the reactor
+  bool ready = false;    // reported, not yet consumed
+  bool closed = false;
+  OnReadable on_readable = nullptr;
+  void* owner = nullptr;
+  std::optional<Handler> waiter;
+
+  void fire() {
+    if (waiter) {
+      auto handler = std::move(*waiter);
+      waiter.reset();
+      std::move(handler)();
+    } else if (on_readable != nullptr) {
+      on_readable(owner);
+    }
+  }
+};
+
+Connection::Connection(Socket socket, SslPtr ssl)
+    : socket_(std::move(socket)), ssl_(std::move(ssl)), watch_(std::make_shared<Watch>()) {
+  error_code ignored;
+  socket_.native_non_blocking(true, ignored);
+}
+
+Connection::~Connection() {
+  watch_->on_readable = nullptr;
+  close();
+}
+
+IoResult Connection::try_read(std::span<char> into) noexcept {
+  watch_->ready = false;
+  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
+  if (ssl_) {
+    ERR_clear_error();
+    std::size_t got = 0;
+    const int result = SSL_read_ex(ssl_.get(), into.data(), into.size(), &got);
+    if (result == 1) return {Io::ok, got, {}};
+    return ssl_failure(ssl_.get(), result, true);
+  }
+  for (;;) {
+    const auto got = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
+    if (got > 0) return {Io::ok, static_cast<std::size_t>(got), {}};
+    if (got == 0) return {Io::eof, 0, {}};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {Io::would_block, 0, {}};
+    return {Io::error, 0, system_error(errno)};
+  }
+}
+
+IoResult Connection::try_write(std::span<const iovec> pieces) noexcept {
+  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
+  if (ssl_) {
+    std::size_t total = 0;
+    for (const auto& piece : pieces) {
+      if (piece.iov_len == 0) continue;
+      ERR_clear_error();
+      std::size_t wrote = 0;
+      const int result = SSL_write_ex(ssl_.get(), piece.iov_base, piece.iov_len, &wrote);
+      if (result != 1) {
+        if (total > 0) break;  // report progress first; the next call meets the same obstacle
+        return ssl_failure(ssl_.get(), result, false);
+      }
+      total += wrote;
+      if (wrote < piece.iov_len) break;
+    }
+    return {Io::ok, total, {}};
+  }
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = std::min<std::size_t>(pieces.size(), 64);
+  for (;;) {
+    const auto wrote = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL);
+    if (wrote >= 0) return {Io::ok, static_cast<std::size_t>(wrote), {}};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {Io::would_block, 0, {}};
+    return {Io::error, 0, system_error(errno)};
+  }
+}
+
+void Connection::arm() {
+  watch_->pending = true;
+  socket_.async_wait(Socket::wait_read, [watch = watch_](error_code) {
+    watch->pending = false;
+    watch->ready = true;  // closed and failed sockets count as readable: the next try_read says what it is
+    watch->fire();
+  });
+}
+
+Task<error_code> Connection::wait_readable() {
+  if (watch_->closed) co_return boost::asio::error::operation_aborted;
+  if (ssl_ && SSL_pending(ssl_.get()) > 0) co_return error_code{};
+  if (!watch_->ready) {
+    if (!watch_->pending) arm();
+    const auto watch = watch_;
+    co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<Executor>, void()>(
+        [](auto handler, Watch* state) { state->waiter.emplace(std::move(handler)); }, use_task, watch.get());
+    if (watch->closed) co_return boost::asio::error::operation_aborted;
+  }
+  co_return error_code{};
+}
+
+Task<error_code> Connection::wait_writable() {
+  const auto watch = watch_;
+  auto [ec] = co_await socket_.async_wait(Socket::wait_write, as_result);
+  if (watch->closed) co_return boost::asio::error::operation_aborted;
+  co_return ec;
+}
+
+void Connection::watch(OnReadable on_readable, void* owner) {
+  watch_->on_readable = on_readable;
+  watch_->owner = owner;
+  if (!watch_->pending && !watch_->ready && !watch_->closed) arm();
+}
+
+void Connection::unwatch() noexcept {
+  watch_->on_readable = nullptr;
+  watch_->owner = nullptr;
+}
+
+bool Connection::readable() const noexcept { return watch_->ready; }
+
+IoResult Connection::peek() noexcept {
+  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
+  char byte = 0;
+  if (ssl_) {
+    ERR_clear_error();
+    std::size_t got = 0;
+    const int result = SSL_peek_ex(ssl_.get(), &byte, 1, &got);
+    if (result == 1) return {Io::ok, got, {}};
+    return ssl_failure(ssl_.get(), result, true);
+  }
+  const auto got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK);
+  if (got > 0) return {Io::ok, 1, {}};
+  if (got == 0) return {Io::eof, 0, {}};
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {Io::would_block, 0, {}};
+  return {Io::error, 0, system_error(errno)};
+}
+
+void Connection::close() noexcept {
+  if (watch_->closed) return;
+  watch_->closed = true;
+  if (ssl_ && SSL_is_init_finished(ssl_.get()) != 0) {
+    ERR_clear_error();
+    (void)SSL_shutdown(ssl_.get());  // one try at close_notify; the socket goes in any case
+  }
+  error_code ignored;
+  socket_.close(ignored);  // queues the handlers of pending waits with operation_aborted
+  // A coroutine may wait although the reactor has nothing (it was told of an old readiness): wake it from the loop.
+  if (watch_->waiter && !watch_->pending) {
+    boost::asio::post(socket_.get_executor(), [watch = watch_] { watch->fire(); });
+  }
+}
+
+void Connection::shutdown_send() noexcept {
+  if (ssl_) {
+    ERR_clear_error();
+    (void)SSL_shutdown(ssl_.get());
+  }
+  error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+}  // namespace warmroute::net

@@ -1,0 +1,78 @@
+#pragma once
+// One TCP or TLS connection of a worker: non-blocking reads and writes that are tried at once, and waiting apart from
+// them, so that an idle connection holds no buffer. One reader and one writer at a time, both on the worker.
+
+#include <sys/uio.h>
+
+#include <memory>
+#include <span>
+
+#include "net/task.hpp"
+#include "net/tls.hpp"
+
+namespace warmroute::net {
+
+enum class Io : std::uint8_t {
+  ok,
+  would_block,        ///< wait_readable() after a read, wait_writable() after a write
+  would_block_read,   ///< TLS: this write needs a read first, or the read below
+  would_block_write,  ///< TLS: this read needs a write first
+  eof,                ///< orderly end (FIN, TLS close_notify)
+  error
+};
+
+struct IoResult {
+  Io status = Io::error;
+  std::size_t bytes = 0;
+  error_code ec;
+};
+
+class Connection {
+ public:
+  /// What happens when the connection becomes readable while nobody awaits it. Called on the worker from the top of
+  /// a handler. The connection may be destroyed inside.
+  using OnReadable = void (*)(void* owner);
+
+  explicit Connection(Socket socket, SslPtr ssl = nullptr);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  [[nodiscard]] IoResult try_read(std::span<char> into) noexcept;
+  /// May write less than asked. At most 64 pieces are taken.
+  [[nodiscard]] IoResult try_write(std::span<const iovec> pieces) noexcept;
+
+  /// Waits until a read may find something, the peer closed, or close() was called (error operation_aborted).
+  Task<error_code> wait_readable();
+  Task<error_code> wait_writable();
+
+  /// Starts waiting for readability without a coroutine. Readability that was seen and not consumed by try_read is
+  /// reported to the next wait_readable() at once.
+  void watch(OnReadable on_readable, void* owner);
+  /// Stops reporting to `owner`; the wait itself stays and serves the next wait_readable().
+  void unwatch() noexcept;
+  /// Readability was reported and not consumed.
+  [[nodiscard]] bool readable() const noexcept;
+
+  /// Looks without consuming: eof or error when the peer left, ok when bytes wait, would_block when neither.
+  [[nodiscard]] IoResult peek() noexcept;
+
+  /// Ends all waits with operation_aborted. Idempotent.
+  void close() noexcept;
+  /// FIN after what was written; reading goes on.
+  void shutdown_send() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return socket_.is_open(); }
+  [[nodiscard]] bool is_tls() const noexcept { return ssl_ != nullptr; }
+  [[nodiscard]] Socket& socket() noexcept { return socket_; }
+  void start_tls(SslPtr ssl) noexcept { ssl_ = std::move(ssl); }
+
+ private:
+  struct Watch;
+  void arm();
+
+  Socket socket_;
+  SslPtr ssl_;
+  std::shared_ptr<Watch> watch_;  ///< shared with the handler of a wait that is under way
+};
+
+}  // namespace warmroute::net

@@ -1,0 +1,50 @@
+#pragma once
+// One data-path thread: its io_context, coroutines, deadlines and scratch buffer. A connection lives on one worker.
+
+#include <array>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include "net/deadline.hpp"
+#include "net/task_group.hpp"
+
+namespace warmroute::net {
+
+class Worker {
+ public:
+  explicit Worker(unsigned index);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void start();
+  /// Lets run() return once its work is done, and joins. Call after the coroutines have ended or were cancelled.
+  void join();
+
+  [[nodiscard]] unsigned index() const noexcept { return index_; }
+  [[nodiscard]] io_context& io() noexcept { return io_; }
+  [[nodiscard]] DeadlineSet& deadlines() noexcept { return deadlines_; }
+  [[nodiscard]] TaskGroup& tasks() noexcept { return tasks_; }
+  /// For one read between two suspensions; never across a co_await.
+  [[nodiscard]] std::span<char> scratch() noexcept { return {scratch_.get(), scratch_bytes}; }
+
+  /// Connections of this worker, for the acceptor's choice.
+  std::atomic<std::size_t> connections{0};
+
+  static constexpr std::size_t scratch_bytes = 64 * 1024;
+
+ private:
+  unsigned index_;
+  io_context io_{1};
+  std::optional<boost::asio::executor_work_guard<Executor>> work_;
+  DeadlineSet deadlines_{io_};
+  std::unique_ptr<char[]> scratch_;
+  TaskGroup tasks_{io_};  // last: coroutines die before what they use
+  std::thread thread_;
+};
+
+}  // namespace warmroute::net

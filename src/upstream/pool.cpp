@@ -1,0 +1,66 @@
+#include "upstream/pool.hpp"
+
+#include <utility>
+
+namespace warmroute::upstream {
+
+struct Pool::Idle {
+  Idle(Pool& owner, const EngineKey& key_of, std::unique_ptr<net::Connection> kept)
+      : pool(owner),
+        key(key_of),
+        connection(std::move(kept)),
+        deadline(
+            owner.deadlines_, [](void* self) { static_cast<Idle*>(self)->pool.drop(*static_cast<Idle*>(self)); }, this) {}
+
+  Pool& pool;
+  EngineKey key;
+  std::unique_ptr<net::Connection> connection;
+  net::Deadline deadline;
+  List::iterator self;
+};
+
+Pool::~Pool() { clear(); }
+
+std::unique_ptr<net::Connection> Pool::take(const EngineKey& key) {
+  const auto found = by_engine_.find(key);
+  if (found == by_engine_.end() || found->second.empty()) return nullptr;
+  auto connection = std::move(found->second.front()->connection);
+  found->second.pop_front();
+  --idle_count_;
+  connection->unwatch();
+  return connection;
+}
+
+void Pool::give(const EngineKey& key, std::unique_ptr<net::Connection> connection) {
+  if (connection->readable()) return;  // something came after the end of the response
+  auto& list = by_engine_[key];
+  list.push_front(std::make_unique<Idle>(*this, key, std::move(connection)));
+  ++idle_count_;
+  Idle& idle = *list.front();
+  idle.self = list.begin();
+  idle.deadline.set_after(idle_limit_);
+  idle.connection->watch([](void* self) { static_cast<Idle*>(self)->pool.drop(*static_cast<Idle*>(self)); }, &idle);
+}
+
+void Pool::drop(Idle& idle) {
+  const auto found = by_engine_.find(idle.key);
+  --idle_count_;
+  found->second.erase(idle.self);
+}
+
+void Pool::forget(PodId pod) {
+  const auto begin = by_engine_.lower_bound({pod, 0});
+  auto end = begin;
+  while (end != by_engine_.end() && end->first.pod == pod) {
+    idle_count_ -= end->second.size();
+    ++end;
+  }
+  by_engine_.erase(begin, end);
+}
+
+void Pool::clear() {
+  by_engine_.clear();
+  idle_count_ = 0;
+}
+
+}  // namespace warmroute::upstream
