@@ -31,21 +31,26 @@ struct Query {
 struct Match {
   enum class Kind : std::uint8_t {
     matched,
-    not_found,        ///< no route: 404 "route not found"
-    server_missing,   ///< 404 "can't find model server: ns/n" (detail holds ns/n)
-    not_supported     ///< external provider, pdGroup, rateLimit: 503 (detail says what)
+    not_found,       ///< no route: 404 "route not found"
+    server_missing,  ///< 404 "can't find model server: ns/n" (detail holds ns/n)
+    not_supported    ///< external provider, pdGroup, rateLimit: 503 (detail says what)
   };
   Kind kind = Kind::not_found;
   std::shared_ptr<const model::ModelRoute> route;
   std::shared_ptr<const model::ServerEntry> server;
   std::string_view route_key, server_key;  ///< namespace/name, live as long as the table
   bool lora = false;
+  std::uint32_t rule_index = 0;  ///< of the rule that matched, as the route's object counts
   std::string detail;
 };
 
-struct ListedModel {
-  std::string id;
-};
+/// The `model` the engine is asked for: the server's override, but an adapter keeps its own name. Lives as long as
+/// the match and `requested`.
+/// \param match of kind matched.
+[[nodiscard]] inline std::string_view upstream_model(const Match& match, std::string_view requested) noexcept {
+  const std::string_view own = match.server->spec.model;
+  return match.lora || own.empty() ? requested : own;
+}
 
 class Table {
  public:
