@@ -1,0 +1,171 @@
+// metadata, and the checks that several kinds share.
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "config/resource_readers.hpp"
+
+namespace warmroute::config::detail {
+namespace {
+
+constexpr std::size_t max_dns_label = 63, max_dns_subdomain = 253;
+
+bool is_lower_alnum(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool is_alnum(char c) noexcept { return is_lower_alnum(c) || (c >= 'A' && c <= 'Z'); }
+
+/// The name part of a label key, or a label value: letters and digits at both ends, also - _ . between.
+bool is_label_text(std::string_view text) noexcept {
+  if (text.empty() || text.size() > max_dns_label || !is_alnum(text.front()) || !is_alnum(text.back())) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+bool is_label_key(std::string_view key) noexcept {
+  const std::size_t slash = key.find('/');
+  if (slash == std::string_view::npos) return is_label_text(key);
+  return is_dns_subdomain(key.substr(0, slash)) && is_label_text(key.substr(slash + 1));
+}
+
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
+std::int64_t days_of(std::int64_t year, unsigned month, unsigned day) noexcept {
+  using namespace std::chrono;
+  return sys_days{std::chrono::year{static_cast<int>(year)} / std::chrono::month{month} / std::chrono::day{day}}
+      .time_since_epoch()
+      .count();
+}
+
+/// RFC 3339 -> unix seconds, the fraction cut off.
+std::optional<std::int64_t> parse_rfc3339(std::string_view text) {
+  auto digits = [&](std::size_t at, std::size_t count) -> std::optional<unsigned> {
+    if (at + count > text.size()) return std::nullopt;
+    unsigned value = 0;
+    for (const char c : text.substr(at, count)) {
+      if (c < '0' || c > '9') return std::nullopt;
+      value = value * 10 + static_cast<unsigned>(c - '0');
+    }
+    return value;
+  };
+  const auto year = digits(0, 4), month = digits(5, 2), day = digits(8, 2);
+  const auto hour = digits(11, 2), minute = digits(14, 2), second = digits(17, 2);
+  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
+  if (text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != 't') || text[13] != ':' || text[16] != ':') {
+    return std::nullopt;
+  }
+  const std::chrono::year_month_day date{std::chrono::year{static_cast<int>(*year)}, std::chrono::month{*month},
+                                         std::chrono::day{*day}};
+  if (!date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
+  std::int64_t seconds = days_of(*year, *month, *day) * 86400 + *hour * 3600 + *minute * 60 + *second;
+  text.remove_prefix(19);
+  if (!text.empty() && text.front() == '.') {
+    const std::size_t end = text.find_first_not_of("0123456789", 1);
+    if (end == 1 || end == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(end);
+  }
+  if (text == "Z" || text == "z") return seconds;
+  const auto zone_hour = digits(1, 2), zone_minute = digits(4, 2);
+  if (text.size() != 6 || text[3] != ':' || !zone_hour || !zone_minute || *zone_hour > 23 || *zone_minute > 59) {
+    return std::nullopt;
+  }
+  const std::int64_t offset = *zone_hour * 3600 + *zone_minute * 60;
+  if (text[0] == '+') return seconds - offset;
+  if (text[0] == '-') return seconds + offset;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_dns_label(std::string_view text) noexcept {
+  if (text.empty() || text.size() > max_dns_label) return false;
+  if (!is_lower_alnum(text.front()) || !is_lower_alnum(text.back())) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_lower_alnum(c) || c == '-'; });
+}
+
+bool is_dns_subdomain(std::string_view text) noexcept {
+  if (text.empty() || text.size() > max_dns_subdomain) return false;
+  for (;;) {
+    const std::size_t dot = text.find('.');
+    const std::string_view label = text.substr(0, dot);
+    if (label.empty() || !is_lower_alnum(label.front()) || !is_lower_alnum(label.back())) return false;
+    if (!std::all_of(label.begin(), label.end(), [](char c) { return is_lower_alnum(c) || c == '-'; })) return false;
+    if (dot == std::string_view::npos) return true;
+    text.remove_prefix(dot + 1);
+  }
+}
+
+bool is_address(const std::string& text) noexcept {
+  in6_addr buffer{};
+  return inet_pton(AF_INET, text.c_str(), &buffer) == 1 || inet_pton(AF_INET6, text.c_str(), &buffer) == 1;
+}
+
+YamlNode required(const YamlNode& parent, std::string_view key) { return parent ? parent.required(key) : YamlNode(); }
+
+std::optional<std::string> read_enum(const YamlNode& node, std::initializer_list<std::string_view> values) {
+  auto text = node.strict_text();
+  if (!text) return std::nullopt;
+  if (std::find(values.begin(), values.end(), *text) != values.end()) return text;
+  std::string message = "Unsupported value: " + node.describe() + ": supported values: ";
+  const char* separator = "";
+  for (const std::string_view value : values) {
+    message.append(separator).append("\"").append(value).append("\"");
+    separator = ", ";
+  }
+  node.error(std::move(message));
+  return std::nullopt;
+}
+
+std::optional<std::string> read_text(const YamlNode& node, std::size_t limit) {
+  auto text = node.strict_text();
+  if (!text) return std::nullopt;
+  const auto characters = std::count_if(text->begin(), text->end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;  // all but UTF-8 continuation bytes
+  });
+  if (static_cast<std::size_t>(characters) > limit) {
+    node.error("Too long: must have at most " + std::to_string(limit) + " characters");
+  }
+  return text;
+}
+
+model::Labels read_selector(const YamlNode& node) {
+  model::Labels labels;
+  for (auto& [key, value] : node.string_map()) {
+    const bool good = is_label_key(key) && (value.empty() || is_label_text(value));
+    if (!good) node.error("invalid selector: \"" + key + "=" + value + "\" is not a label that Kubernetes accepts");
+    labels.emplace(std::move(key), std::move(value));
+  }
+  return labels;
+}
+
+model::ObjectMeta read_meta(const YamlNode& document) {
+  model::ObjectMeta meta;
+  const YamlNode node = document.required("metadata");
+  const YamlNode name = required(node, "name");
+  const auto text_name = name.strict_text();
+  meta.name = text_name.value_or("");
+  if (text_name && !is_dns_subdomain(meta.name)) {
+    name.error("must be a lower-case DNS name (letters, digits, '-' and '.'), but is " + name.describe());
+  }
+  const YamlNode ns = node.get("namespace");
+  if (auto text = ns.strict_text(); text && !text->empty()) {
+    if (!is_dns_label(*text))
+      ns.error("must be a lower-case DNS label (letters, digits, '-'), but is " + ns.describe());
+    meta.ns = std::move(*text);
+  }
+  meta.uid = node.get("uid").strict_text().value_or("");
+  meta.resource_version = node.get("resourceVersion").text().value_or("");
+  for (auto& [key, value] : node.get("labels").string_map()) meta.labels.emplace(std::move(key), std::move(value));
+  const YamlNode created = node.get("creationTimestamp");
+  if (const auto text = created.strict_text()) {
+    meta.creation_timestamp = parse_rfc3339(*text);
+    if (!meta.creation_timestamp) created.error("must be a time such as 2026-01-02T03:04:05Z");
+  }
+  const YamlNode deleted = node.get("deletionTimestamp");
+  meta.deletion_timestamp = static_cast<bool>(deleted);
+  deleted.ignore();
+  for (const char* known : {"annotations", "deletionGracePeriodSeconds", "finalizers", "generateName", "generation",
+                            "managedFields", "ownerReferences", "selfLink"}) {
+    node.get(known).ignore();
+  }
+  return meta;
+}
+
+}  // namespace warmroute::config::detail
