@@ -10,32 +10,32 @@ namespace warmroute::openai {
 
 /// Why the router answers by itself. `code(kind)` is the error's `code`, the access log's error type.
 enum class ErrorKind : std::uint8_t {
-  body_interrupted,       // client closed or broke its framing inside the body: 400 (compat 500)
-  body_timeout,           // 408
-  bad_json,               // 400, message says what and where
-  trailing_data,          // 400 "invalid request body"
-  model_missing,          // 400 (compat 404) "model not found"
-  prompt_missing,         // compat only: 404 "prompt not found"
-  bad_framing,            // 400, close
-  head_too_large,         // 431, close
-  head_timeout,           // 408, close
-  unknown_coding,         // 501, close
-  bad_version,            // 505, close
-  body_too_large,         // 413, close
-  unsupported_encoding,   // 415
-  path_not_found,         // 404 "404 page not found" (compat: text/plain)
-  model_unknown,          // GET /v1/models/{id} of a name that is not listed: 404
-  route_not_found,        // 404 "route not found"
-  server_missing,         // 404 "can't find model server: ns/n"
-  no_pods,                // 503 "no available pods for model server: ns/n"
-  all_filtered,           // 503 (compat 400) "can't schedule to target pod: pods have all been filtered out by ..."
-  no_candidates,          // 503 "request to all pods failed" (nothing could be tried)
-  all_pods_failed,        // 503 "request to all pods failed"
-  all_pods_timed_out,     // 504 "request to all pods failed"
-  not_supported,          // 503, code not_supported
-  overloaded,             // 503, buffered bytes or connections at their limit
-  draining,               // 503
-  internal                // 500
+  body_interrupted,      // client closed or broke its framing inside the body: 400 (compat 500)
+  body_timeout,          // 408
+  bad_json,              // 400, message says what and where
+  trailing_data,         // 400 "invalid request body"
+  model_missing,         // 400 (compat 404) "model not found"
+  prompt_missing,        // compat only: 404 "prompt not found"
+  bad_framing,           // 400, close
+  head_too_large,        // 431, close
+  head_timeout,          // 408, close
+  unknown_coding,        // 501, close
+  bad_version,           // 505, close
+  body_too_large,        // 413, close
+  unsupported_encoding,  // 415
+  path_not_found,        // 404 "404 page not found" (compat: text/plain)
+  model_unknown,         // GET /v1/models/{id} of a name that is not listed: 404
+  route_not_found,       // 404 "route not found"
+  server_missing,        // 404 "can't find model server: ns/n"
+  no_pods,               // 503 "no available pods for model server: ns/n"
+  all_filtered,          // 503 (compat 400) "can't schedule to target pod: pods have all been filtered out by ..."
+  no_candidates,         // 503 "request to all pods failed" (nothing could be tried)
+  all_pods_failed,       // 503 "request to all pods failed"
+  all_pods_timed_out,    // 504 "request to all pods failed"
+  not_supported,         // 503, code not_supported
+  overloaded,            // 503, buffered bytes or connections at their limit
+  draining,              // 503
+  internal               // 500
 };
 
 struct ErrorForm {

@@ -26,9 +26,9 @@ struct InspectOptions {
 };
 
 struct Inspection {
-  std::string model;                        ///< unescaped, untrimmed
-  std::vector<http::Span> model_values;     ///< every top-level `model` value with its quotes; all are replaced
-  bool stream = false;                      ///< `stream` is JSON true
+  std::string model;                     ///< unescaped, untrimmed
+  std::vector<http::Span> model_values;  ///< every top-level `model` value with its quotes; all are replaced
+  bool stream = false;                   ///< `stream` is JSON true
   /// How to ask the engine for usage (decision 3.4); empty when it must not or need not be asked. When this edit is
   /// applied, the extra usage event is to be removed from the stream.
   std::vector<http::Edit> ask_usage;
@@ -36,7 +36,7 @@ struct Inspection {
   std::int64_t prompt_tokens_estimate = 0;  ///< ceil(characters/4); token ids: their number
   http::Span tools;                         ///< raw bytes of top-level `tools` on chat, responses and messages
   std::string cache_salt;
-  std::vector<MediaDigest> media;           ///< parts that stand within the rendered text
+  std::vector<MediaDigest> media;  ///< parts that stand within the rendered text
 };
 
 struct Refusal {

@@ -9,16 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "openai/usage_json.hpp"
+
 namespace warmroute::openai {
 
-enum class Protocol : std::uint8_t { openai, responses, anthropic };
 enum class BodyKind : std::uint8_t { event_stream, json, opaque };  ///< opaque: encoded or unknown, nothing is read
-
-struct Usage {
-  std::int64_t prompt_tokens = 0, completion_tokens = 0, total_tokens = 0;
-  std::int64_t cached_tokens = -1;  ///< prompt_tokens_details.cached_tokens; -1: not reported
-  bool seen = false;
-};
 
 class UsageScanner {
  public:
@@ -39,12 +34,39 @@ class UsageScanner {
   /// The bytes handed out so far end at an event boundary (or nothing was handed out).
   [[nodiscard]] bool at_event_boundary() const noexcept;
 
+  /// A larger event is passed on unread when events are held back.
   static constexpr std::size_t hold_limit = 64 * 1024;
+  /// A larger event is not read when nothing is held back; response.completed repeats the whole answer.
+  static constexpr std::size_t read_limit = 1024 * 1024;
 
  private:
-  Usage usage_;
+  void feed_events(std::string_view chunk, std::vector<std::string_view>& out);
+  /// [begin, end) completes the event; `ready` is the first byte of the chunk that is not handed out yet.
+  void end_event(const char* begin, const char* end, const char*& ready, std::vector<std::string_view>& out);
+  void keep_rest(const char* begin, const char* end, const char* ready, std::vector<std::string_view>& out);
+  /// \return true: the event is the one that the router asked for.
+  [[nodiscard]] bool read_event(std::string_view event);
+  [[nodiscard]] std::size_t event_limit() const noexcept { return remove_ ? hold_limit : read_limit; }
+
+  Protocol protocol_;
+  BodyKind kind_;
+  bool remove_;
   bool terminated_ = false;
-  // owner of this module fills in the rest
+  Usage usage_;
+  Usage pending_;  ///< responses and messages: becomes usage_ when the answer is complete
+
+  // The event that is arriving
+  std::string held_;             ///< its bytes so far, when it began in an earlier chunk
+  std::string sent_;             ///< backs the views of the last feed()
+  std::size_t event_bytes_ = 0;  ///< handed out or held
+  std::size_t event_lines_ = 0;
+  bool line_empty_ = true;     ///< nothing of the current line yet
+  bool after_cr_ = false;      ///< a LF that follows belongs to the line end before
+  bool passed_on_ = false;     ///< parts of it were handed out already (over the limit), so it is not read
+  bool last_dropped_ = false;  ///< the event before this one was removed
+  bool handed_out_ = false;    ///< anything at all
+
+  JsonUsageCapture capture_;
 };
 
 }  // namespace warmroute::openai
