@@ -107,6 +107,9 @@ class Registry {
   std::map<std::string, Factory, std::less<>> factories_;
 };
 
+/// One warning for each argument of `plugin` that is not among `known`.
+void warn_unknown_args(std::string_view plugin, const Args& args, std::span<const std::string_view> known, Host& host);
+
 /// Defined in plugins/registered.cpp: one line per plugin.
 void register_plugins(Registry& registry);
 

@@ -16,10 +16,10 @@ struct PipelineConfig {
     std::string name;
     std::int64_t weight = 1;
   };
-  std::vector<std::string> filters;   ///< in order; duplicates run twice
-  std::vector<Score> scores;          ///< of equal names the last weight wins
-  std::map<std::string, Args> args;   ///< by plugin name
-  bool skip_unknown = false;          ///< --compat=kthena: log `Failed to get plugin X.` and go on
+  std::vector<std::string> filters;  ///< in order; duplicates run twice
+  std::vector<Score> scores;         ///< of equal names the last weight wins
+  std::map<std::string, Args> args;  ///< by plugin name
+  bool skip_unknown = false;         ///< --compat=kthena: log `Failed to get plugin X.` and go on
 };
 
 /// Logs through `host`: `random` beside others removed, unknown plugins skipped, no score plugin at all.

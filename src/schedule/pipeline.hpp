@@ -23,8 +23,8 @@ struct Candidate {
 
 struct Decision {
   std::array<Candidate, candidate_limit> candidates{};
-  std::size_t count = 0;            ///< 0: every pod was filtered out (or none was given)
-  std::string_view filtered_by;     ///< the filter that removed the last pod
+  std::size_t count = 0;         ///< 0: every pod was filtered out (or none was given)
+  std::string_view filtered_by;  ///< the filter that removed the last pod
 };
 
 /// One RequestState per plugin; owned by the request.
@@ -54,7 +54,24 @@ class Pipeline {
   [[nodiscard]] bool has_scorers() const noexcept;
 
  private:
-  struct Slot;  // owner of this module fills in the rest
+  struct Scratch;
+  /// A plugin in one role; `state` is its place in States.
+  template <class Role>
+  struct Slot {
+    Role* plugin = nullptr;
+    std::size_t state = 0;
+    std::int64_t weight = 1;
+  };
+
+  std::size_t add(const std::shared_ptr<Plugin>& plugin);
+  [[nodiscard]] bool filter(const RequestView& request, States& states, Scratch& scratch, Decision& decision) const;
+  void score(const RequestView& request, States& states, Scratch& scratch) const;
+
+  std::vector<std::shared_ptr<Plugin>> plugins_;  ///< each object once
+  std::vector<Slot<FilterPlugin>> filters_;
+  std::vector<Slot<ScorePlugin>> scorers_;
+  std::vector<Slot<PostRequest>> hooks_;
+  Timing* timing_ = nullptr;
 };
 
 }  // namespace warmroute::schedule

@@ -1,0 +1,178 @@
+#include "schedule/pipeline.hpp"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "schedule/build.hpp"
+#include "support/fake_host.hpp"
+
+namespace warmroute::test {
+namespace {
+
+using namespace warmroute::schedule;
+
+constexpr auto top = std::numeric_limits<std::int64_t>::max();
+
+struct Counting : RequestState {
+  int scored = 0;
+};
+
+/// Scores by position, drops by position, counts finished attempts.
+struct Probe : FilterPlugin, ScorePlugin, PostRequest {
+  explicit Probe(std::vector<std::int64_t> given = {}, std::set<std::string> removed = {})
+      : points(std::move(given)), dropped(std::move(removed)) {}
+  [[nodiscard]] std::string_view name() const noexcept override { return "probe"; }
+  [[nodiscard]] std::unique_ptr<RequestState> new_state() const override { return std::make_unique<Counting>(); }
+  [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept override { return 77; }
+  void filter(const RequestView&, RequestState*, std::span<const PodView> pods, std::span<bool> keep) const override {
+    for (std::size_t i = 0; i < pods.size(); ++i)
+      if (dropped.count(std::string(pods[i].name)) != 0) keep[i] = false;
+  }
+  bool score(const RequestView&, RequestState* state, std::span<const PodView> pods,
+             std::span<std::int64_t> scores) const override {
+    ++static_cast<Counting&>(*state).scored;
+    for (std::size_t i = 0; i < pods.size() && i < points.size(); ++i) scores[i] = points[i];
+    return !points.empty();
+  }
+  void attempt_done(const RequestView&, RequestState* state, PodId pod, const Outcome&) noexcept override {
+    finished.emplace_back(pod, static_cast<Counting&>(*state).scored);
+  }
+  std::vector<std::int64_t> points;
+  std::set<std::string> dropped;
+  std::vector<std::pair<PodId, int>> finished;
+};
+
+struct Pods {
+  explicit Pods(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) names.push_back("ns/p" + std::to_string(i));
+    for (std::size_t i = 0; i < count; ++i) {
+      PodView view;
+      view.id = {static_cast<std::uint32_t>(i), 1};
+      view.name = names[i];
+      views.push_back(view);
+    }
+  }
+  std::vector<std::string> names;
+  std::vector<PodView> views;
+};
+
+std::shared_ptr<Probe> probe(std::vector<std::int64_t> points, std::set<std::string> dropped = {}) {
+  return std::make_shared<Probe>(std::move(points), std::move(dropped));
+}
+
+Decision run_once(const Pipeline& pipeline, const Pods& pods) {
+  auto states = pipeline.new_states();
+  return pipeline.run(RequestView{}, states, pods.views);
+}
+
+TEST_CASE("totals are weighted sums, best first, at most five") {
+  const Pods pods(7);
+  const Pipeline pipeline({}, {{probe({1, 2, 3, 4, 5, 6, 7}), 10}, {probe({9, 0, 0, 0, 0, 0, 0}), 7}}, nullptr);
+  const Decision decision = run_once(pipeline, pods);
+  REQUIRE(decision.count == 5);
+  const std::vector<std::pair<std::uint32_t, std::int64_t>> want{{0, 73}, {6, 70}, {5, 60}, {4, 50}, {3, 40}};
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(decision.candidates[i].index == want[i].first);
+    CHECK(decision.candidates[i].total == want[i].second);
+  }
+}
+
+TEST_CASE("indexes refer to the pods given, after filters too") {
+  const Pods pods(4);
+  const Pipeline pipeline({probe({}, {"ns/p0"}), probe({}, {"ns/p2"})}, {{probe({5, 8}), 1}}, nullptr);
+  const Decision decision = run_once(pipeline, pods);
+  REQUIRE(decision.count == 2);
+  CHECK(decision.candidates[0].index == 3);
+  CHECK(decision.candidates[1].index == 1);
+}
+
+TEST_CASE("the filter that removed the last pod is named") {
+  const Pods pods(2);
+  const Pipeline pipeline({probe({}, {"ns/p0"}), probe({}, {"ns/p1"})}, {{probe({5, 8}), 1}}, nullptr);
+  const Decision decision = run_once(pipeline, pods);
+  CHECK(decision.count == 0);
+  CHECK(decision.filtered_by == "probe");
+  CHECK(run_once(pipeline, Pods(0)).filtered_by.empty());
+}
+
+TEST_CASE("weighted sums stop at the limits of int64") {
+  const Pods pods(2);
+  const auto low = std::numeric_limits<std::int64_t>::min();
+  const Pipeline pipeline({}, {{probe({top, low}), top}, {probe({top, low}), 1}}, nullptr);
+  const Decision decision = run_once(pipeline, pods);
+  CHECK(decision.candidates[0].index == 0);
+  CHECK(decision.candidates[0].total == top);
+  CHECK(decision.candidates[1].total == low);
+}
+
+TEST_CASE("equal totals are ordered at random, each place about equally often") {
+  const Pods pods(4);
+  const Pipeline scored({}, {{probe({7, 7, 7, 7}), 1}}, nullptr);
+  const Pipeline unscored({}, {}, nullptr);
+  const Pipeline silent({}, {{probe({}), 1}}, nullptr);
+  for (const Pipeline* pipeline : {&scored, &unscored, &silent}) {
+    std::map<std::uint32_t, int> first, last;
+    for (int i = 0; i < 4000; ++i) {
+      const Decision decision = run_once(*pipeline, pods);
+      REQUIRE(decision.count == 4);
+      ++first[decision.candidates[0].index];
+      ++last[decision.candidates[3].index];
+    }
+    for (std::uint32_t pod = 0; pod < 4; ++pod) {  // 1000 expected; 8 standard deviations
+      CHECK(std::abs(first[pod] - 1000) < 220);
+      CHECK(std::abs(last[pod] - 1000) < 220);
+    }
+  }
+}
+
+TEST_CASE("a draw decides who of many equals makes the list") {
+  const Pods pods(10);
+  const Pipeline pipeline({}, {{probe({50, 9, 9, 9, 9, 9, 9, 9, 9, 9}), 1}}, nullptr);
+  std::map<std::uint32_t, int> listed;
+  for (int i = 0; i < 4500; ++i) {
+    const Decision decision = run_once(pipeline, pods);
+    CHECK(decision.candidates[0].index == 0);
+    for (std::size_t place = 1; place < decision.count; ++place) ++listed[decision.candidates[place].index];
+  }
+  for (std::uint32_t pod = 1; pod < 10; ++pod) CHECK(std::abs(listed[pod] - 2000) < 280);
+}
+
+TEST_CASE("a plugin in several roles has one state and one hook") {
+  const Pods pods(2);
+  const auto plugin = probe({1, 2});
+  const Pipeline pipeline({plugin}, {{plugin, 1}}, nullptr);
+  auto states = pipeline.new_states();
+  CHECK(states.size() == 1);
+  CHECK(pipeline.prompt_bytes_wanted() == 77);
+  (void)pipeline.run(RequestView{}, states, pods.views);
+  pipeline.attempt_done(RequestView{}, states, pods.views[1].id, Outcome{});
+  REQUIRE(plugin->finished.size() == 1);
+  CHECK(plugin->finished[0] == std::pair(pods.views[1].id, 1));
+}
+
+TEST_CASE("each plugin's time is reported with its role") {
+  struct Times : Timing {
+    void plugin_took(std::string_view model, std::string_view plugin, Role role, double seconds) noexcept override {
+      CHECK(seconds >= 0);
+      seen.emplace_back(std::string(model) + "/" + std::string(plugin), role);
+    }
+    std::vector<std::pair<std::string, Role>> seen;
+  } times;
+  const Pods pods(1);
+  const Pipeline pipeline({probe({})}, {{probe({1}), 1}}, &times);
+  auto states = pipeline.new_states();
+  RequestView request;
+  request.model = "m";
+  (void)pipeline.run(request, states, pods.views);
+  const std::vector<std::pair<std::string, Timing::Role>> want{{"m/probe", Timing::Role::filter},
+                                                               {"m/probe", Timing::Role::score}};
+  CHECK(times.seen == want);
+}
+
+}  // namespace
+}  // namespace warmroute::test
