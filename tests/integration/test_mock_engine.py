@@ -14,13 +14,13 @@ import urllib.request
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("WR_BUILD_DIR", ROOT / "build" / "release"))
+ROUTER = os.environ.get("WR_BIN", ROOT / "build" / "release" / "warmroute")
+BINARY = os.environ.get("WR_MOCK_ENGINE", pathlib.Path(ROUTER).parent / "tools" / "mock-engine" / "mock-engine")
 
 
 class Engine:
     def __init__(self, *options):
-        binary = BUILD / "tools" / "mock-engine"
-        self.process = subprocess.Popen([str(binary), "--port", "0", "--model", "m", *options],
+        self.process = subprocess.Popen([str(BINARY), "--port", "0", "--model", "m", *options],
                                         stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), line

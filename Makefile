@@ -1,0 +1,86 @@
+# `make run` and `make test` do all set-up by themselves on Debian 12, as root or with sudo.
+SECONDS ?= 60
+JOBS ?= $(shell nproc)
+FUZZ_CI_SECONDS ?= 20
+
+.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-index profile fuzz fmt lint package clean
+
+help:
+	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
+	@echo "make test             release build and all tests"
+	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
+	@echo "make build            build/release/warmroute and mock-engine"
+	@echo "make bench            CPU time per request and per event;  make bench-index: the prefix index alone"
+	@echo "make profile          the same load under perf"
+	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
+	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
+	@echo "make package          a .deb in build/release"
+
+deps:
+	@tools/install-deps.sh
+
+build: deps
+	@cmake --preset release --log-level=WARNING
+	@cmake --build build/release -j $(JOBS) --target warmroute mock-engine
+
+all: deps
+	@cmake --preset release --log-level=WARNING
+	@cmake --build build/release -j $(JOBS)
+
+run: build
+	@exec /usr/bin/python3 tools/demo/run.py
+
+test: all
+	@tools/test-env.sh
+	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+# One build serves tests and fuzzing. Leaks count; reports stop the process, and the tests look for them.
+test-asan: export ASAN_OPTIONS = detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1
+test-asan: export UBSAN_OPTIONS = print_stacktrace=1:halt_on_error=1
+test-asan: export WR_TEST_SLOWNESS = 4
+test-asan: deps
+	@cmake --preset asan -DWR_FUZZ=ON --log-level=WARNING
+	@cmake --build build/asan -j $(JOBS)
+	@tools/test-env.sh
+	@tools/fuzz.sh build/asan $(FUZZ_CI_SECONDS)
+	@ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE e2e
+
+test-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
+test-tsan: export WR_TEST_SLOWNESS = 6
+test-tsan: deps
+	@cmake --preset tsan --log-level=WARNING
+	@cmake --build build/tsan -j $(JOBS)
+	@tools/test-env.sh
+	@ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'e2e|fuzz|lint'
+
+test-sanitizers:
+	@$(MAKE) --no-print-directory test-asan
+	@$(MAKE) --no-print-directory test-tsan
+
+bench: build
+	@/usr/bin/python3 tools/bench/bench.py
+
+bench-index: deps
+	@cmake --preset release --log-level=WARNING
+	@cmake --build build/release -j $(JOBS) --target prefix_index_bench
+	@build/release/tests/bench/prefix_index_bench
+
+profile: build
+	@/usr/bin/python3 tools/bench/bench.py --perf
+
+fuzz: deps
+	@cmake --preset fuzz --log-level=WARNING
+	@cmake --build build/fuzz -j $(JOBS) --target fuzzers
+	@tools/fuzz.sh build/fuzz $(SECONDS)
+
+fmt: deps
+	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-16 -i
+
+lint: deps
+	@tools/lint.sh
+
+package: build
+	@cd build/release && cpack -G DEB && ls -l *.deb
+
+clean:
+	rm -rf build
