@@ -197,9 +197,8 @@ def page_differences(wanted, got):
         body, expected = got.json(), json.loads(wanted["body"])
         for each in (body, expected):
             for pod in each.get("pods") or [each]:
-                if pod.get("name") == "a-1":  # its metrics and models were changed between recordings
-                    pod["metrics"] = sorted(pod["metrics"])
-                    pod["models"] = []
+                if pod.get("name") == "a-1":  # its histograms moved between the recordings
+                    assert pod["metrics"].pop("ttft") >= 0 and pod["metrics"].pop("tpot") >= 0
         if normal(body) != normal(expected):
             out.append(f"{body} != {expected}")
     elif wanted["status"] != 301 and got.text != wanted["body"]:

@@ -1,0 +1,65 @@
+import os
+import sys
+
+import pytest
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, TESTS)
+
+from support import engine, router, slots, world  # noqa: E402  pylint: disable=wrong-import-position
+
+
+class Stack:
+    """One router and its scripted engines a-1, a-2, ... behind model m-a."""
+
+    def __init__(self, count=1, answers=None, flags=(), env=None, config=router.DEFAULT_CONFIG, resources=None,
+                 log_format="json", server=None, start=True, metrics=None, listen=True, wait_ready=True, tls=None, **kw):
+        self.slot = slots.Slot()
+        self.engines = []
+        for number in range(1, count + 1):
+            self.engines.append(engine.Engine(
+                self.slot.ip(number), answers=answers, name=f"a-{number}", listen=listen, tls=tls,
+                metrics=metrics[number - 1] if metrics else engine.vllm_metrics(kv=number / 100)))
+        text = resources(self.slot) if callable(resources) else resources
+        if text is None:
+            text = world.simple(self.slot, count, server=server, **kw)
+        self.router = router.Router(text, config, flags, env, log_format, self.slot, wait_ready, start)
+
+    @property
+    def engine(self):
+        return self.engines[0]
+
+    def asked(self):
+        """Names of the engines that got requests, in order of arrival."""
+        seen = sorted((s for e in self.engines for s in e.requests), key=lambda s: s.at)
+        return [s.engine for s in seen]
+
+    def close(self, check):
+        try:
+            self.router.stop(check)
+        finally:
+            for each in self.engines:
+                each.stop()
+            self.slot.release()
+
+
+@pytest.fixture
+def stack(request):
+    """stack(count, ...) starts one; all are stopped and checked at the end of the test."""
+    made = []
+
+    def make(*args, **kw):
+        made.append(Stack(*args, **kw))
+        return made[-1]
+
+    yield make
+    failed = getattr(request.node, "failed_in_call", False)
+    for each in made:
+        each.close(check=not failed)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.when == "call" and outcome.get_result().failed:
+        item.failed_in_call = True
