@@ -1,6 +1,7 @@
 #pragma once
 // The small HTTP server behind the metrics and debug listeners: GET and HEAD, one handler, control thread.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,15 +17,30 @@ struct Page {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::string location;  ///< for 301
+};
+
+struct HttpServerLimits {
+  std::chrono::milliseconds head{10'000};  ///< from the first byte of a request head to its end
+  std::chrono::milliseconds idle{60'000};  ///< between requests, and for the whole of an answer
+  std::size_t connections = 100;           ///< at the limit the one that is idle longest is closed for a new one
 };
 
 class HttpServer {
  public:
-  /// \param name for messages, e.g. "Metrics server". Head read time-out 10 s, idle 60 s, at most 100 connections.
-  HttpServer(net::io_context& control, std::string name, std::function<Page(std::string_view target)> handler);
+  using Handler = std::function<Page(std::string_view target)>;
+  /// \param name for messages, e.g. "Metrics server".
+  /// \param handler called on the control thread, not after stop(). `target` is the path and query as received.
+  HttpServer(net::io_context& control, std::string name, Handler handler, HttpServerLimits limits = {});
+  /// On the control thread or when `control` does not run any more, and before `control` is destroyed.
   ~HttpServer();
-  /// Error: "Metrics server listen failed: ...". Address empty: all (IPv6 dual stack, IPv4 alone where it is missing).
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  /// Once. Error: "Metrics server listen failed: ...". Address empty: all (IPv6 dual stack, IPv4 alone where it is
+  /// missing); "localhost": 127.0.0.1; else an IP address.
+  /// \return the port, chosen by the system when `port` is 0.
   Result<std::uint16_t> listen(const std::string& address, std::uint16_t port);
+  /// Closes the listener and all connections, requests that are under way included.
   void stop();
 
  private:

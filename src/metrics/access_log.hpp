@@ -13,8 +13,8 @@ namespace warmroute::metrics {
 
 struct AccessLogOptions {
   bool enabled = true;
-  bool json = false;             ///< ACCESS_LOG_FORMAT
-  std::string output = "stdout"; ///< stdout, stderr or a file path (append, 0644)
+  bool json = false;              ///< ACCESS_LOG_FORMAT
+  std::string output = "stdout";  ///< stdout, stderr or a file path (append, 0644)
   std::size_t buffer_bytes = 8U << 20U;
 };
 

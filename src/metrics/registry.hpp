@@ -39,9 +39,9 @@ class Histogram {
 };
 
 /// Bucket bounds of spec 18.4.
-extern const std::span<const double> buckets_requests;   // A
-extern const std::span<const double> buckets_plugins;    // B
-extern const std::span<const double> buckets_ratio;      // R
+extern const std::span<const double> buckets_requests;  // A
+extern const std::span<const double> buckets_plugins;   // B
+extern const std::span<const double> buckets_ratio;     // R
 
 class Registry {
  public:
@@ -54,11 +54,21 @@ class Registry {
   virtual Gauge& gauge(std::string_view name, std::string_view help, const LabelPairs& labels = {}) = 0;
   virtual Histogram& histogram(std::string_view name, std::string_view help, std::span<const double> bounds,
                                const LabelPairs& labels = {}) = 0;
-  /// Evaluated at each collection, on the thread that collects.
+  /// The same objects with shared ownership, for caches that cannot be told when a series is removed: what is counted
+  /// through them afterwards is not shown any more. Held until generation() changes.
+  virtual std::shared_ptr<Counter> shared_counter(std::string_view name, std::string_view help,
+                                                  const LabelPairs& labels) = 0;
+  virtual std::shared_ptr<Gauge> shared_gauge(std::string_view name, std::string_view help,
+                                              const LabelPairs& labels) = 0;
+  virtual std::shared_ptr<Histogram> shared_histogram(std::string_view name, std::string_view help,
+                                                      std::span<const double> bounds, const LabelPairs& labels) = 0;
+  /// Grows with each remove() that removed something.
+  [[nodiscard]] virtual std::uint64_t generation() const noexcept = 0;
+  /// Evaluated at each collection, on the thread that collects. A second registration replaces the first.
   virtual void gauge_callback(std::string_view name, std::string_view help, std::function<double()> read) = 0;
   virtual void counter_callback(std::string_view name, std::string_view help, std::function<double()> read) = 0;
   /// Removes all series (of any family) that carry the label, e.g. ("pod", "default/a"). References to them must be
-  /// gone.
+  /// gone; shared pointers and GaugeGuards may remain.
   virtual void remove(std::string_view label, std::string_view value) = 0;
   /// The exposition text (text/plain; version=0.0.4), process_* series included.
   [[nodiscard]] virtual std::string serialize() = 0;

@@ -36,11 +36,13 @@ class RequestMetrics {
  public:
   static std::unique_ptr<RequestMetrics> create(Registry& registry);
   virtual ~RequestMetrics() = default;
-  [[nodiscard]] virtual GaugeGuard active_request() = 0;                             ///< active_requests
+  [[nodiscard]] virtual GaugeGuard active_request() = 0;  ///< active_requests
   [[nodiscard]] virtual GaugeGuard active_downstream(std::string_view model_label) = 0;
   [[nodiscard]] virtual GaugeGuard active_upstream(std::string_view model_server, std::string_view model_route,
                                                    std::string_view upstream_model) = 0;
-  /// requests_total, request_duration_seconds (both when record.counted), tokens_total input and output.
+  /// requests_total, request_duration_seconds (both when record.counted), tokens_total input and output (when above
+  /// zero). The duration runs from the `parsed` mark, i.e. without the upload of the body (spec 3.1, step 7), or from
+  /// `started` for what was refused while parsing, to `finished`.
   virtual void finished(const model::RequestRecord& record) = 0;
 };
 

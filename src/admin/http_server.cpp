@@ -1,0 +1,292 @@
+#include "admin/http_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <ctime>
+#include <list>
+
+#include "base/log.hpp"
+#include "net/task_group.hpp"
+
+namespace warmroute::admin {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using net::error_code;
+using Tcp = asio::ip::tcp;
+
+constexpr std::size_t head_limit_bytes = 8U << 10U;
+
+struct Connection {
+  explicit Connection(net::Socket s) : socket(std::move(s)) {}
+  net::Socket socket;
+  net::Clock::time_point deadline;
+  bool idle = true;  ///< waits for the first byte of a request
+};
+
+/// What the coroutines use. They share it, because a frame that is still suspended when the server is gone is
+/// destroyed with the io_context, and closes its connection then.
+struct State {
+  State(net::io_context& control, std::string n, HttpServer::Handler h, HttpServerLimits l)
+      : io(control),
+        name(std::move(n)),
+        handler(std::move(h)),
+        limits(l),
+        acceptor(control.get_executor()),
+        watchdog(control.get_executor()) {}
+  net::io_context& io;
+  const std::string name;
+  const HttpServer::Handler handler;
+  const HttpServerLimits limits;
+  net::Acceptor acceptor;
+  net::Timer watchdog;
+  std::list<Connection> connections;
+  bool stopped = false;
+};
+using StatePtr = std::shared_ptr<State>;
+
+/// Takes the connection off the list when its coroutine ends, however it ends.
+class ConnectionGuard {
+ public:
+  ConnectionGuard(StatePtr state, std::list<Connection>::iterator connection)
+      : state_(std::move(state)), connection_(connection) {}
+  ConnectionGuard(const ConnectionGuard&) = delete;
+  ConnectionGuard& operator=(const ConnectionGuard&) = delete;
+  ~ConnectionGuard() { state_->connections.erase(connection_); }
+  Connection& operator*() const noexcept { return *connection_; }
+
+ private:
+  StatePtr state_;
+  std::list<Connection>::iterator connection_;
+};
+
+std::string_view reason(int status) { return http::obsolete_reason(static_cast<http::status>(status)).data(); }
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 40> text{};
+  std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return text.data();
+}
+
+std::string answer_head(const Page& page, bool keep_alive) {
+  std::string head = fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nDate: {}\r\nContent-Length: {}\r\nConnection: {}\r\n", page.status,
+      reason(page.status), page.content_type, http_date(), page.body.size(), keep_alive ? "keep-alive" : "close");
+  if (page.status == 405) head += "Allow: GET, HEAD\r\n";
+  if (!page.location.empty()) head += "Location: " + page.location + "\r\n";
+  head += "\r\n";
+  return head;
+}
+
+Page error_page(int status) {
+  Page page;
+  page.status = status;
+  page.body = fmt::format("{} {}\n", status, reason(status));
+  return page;
+}
+
+/// One request head, read or refused.
+struct Request {
+  bool complete = false;  ///< false: read on
+  int refused = 0;        ///< the status of the refusal, 0: none
+  bool head_only = false;
+  bool keep_alive = false;
+  std::string target;
+  std::size_t used = 0;  ///< bytes of the input that belong to it
+};
+
+Request read_request(std::string_view input) {
+  Request request;
+  http::request_parser<http::empty_body> parser;
+  parser.header_limit(head_limit_bytes);
+  error_code ec;
+  request.used = parser.put(asio::buffer(input.data(), input.size()), ec);
+  if (ec == http::error::need_more && input.size() < head_limit_bytes) return request;
+  request.complete = true;
+  if (!parser.is_header_done()) {
+    const bool too_large = ec == http::error::header_limit || ec == http::error::need_more;
+    request.refused = too_large ? 431 : 400;
+    return request;
+  }
+  const auto& head = parser.get();
+  request.head_only = head.method() == http::verb::head;
+  // A body is not read; what follows on the connection is then unknown.
+  request.keep_alive = !ec && parser.is_done() && parser.keep_alive();
+  request.target = std::string(head.target().data(), head.target().size());
+  if (head.method() != http::verb::get && !request.head_only)
+    request.refused = 405;
+  else if (ec && ec != http::error::unexpected_body)
+    request.refused = 400;
+  return request;
+}
+
+/// Answers requests until the client, a deadline or an error ends the connection.
+net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
+  const ConnectionGuard guard(state, place);
+  Connection& connection = *guard;
+  std::string input;
+  while (!state->stopped) {
+    Request request = read_request(input);
+    if (!request.complete) {
+      connection.idle = input.empty();
+      const std::size_t have = input.size();
+      input.resize(have + 1024);
+      auto [ec, count] =
+          co_await connection.socket.async_read_some(asio::buffer(input.data() + have, 1024), net::as_result);
+      if (ec) co_return;
+      input.resize(have + count);
+      if (have == 0) connection.deadline = net::Clock::now() + state->limits.head;
+      continue;
+    }
+    input.erase(0, request.used);
+    connection.idle = false;
+    connection.deadline = net::Clock::now() + state->limits.idle;
+    const bool keep_alive = request.keep_alive && request.refused == 0;
+    const Page page = request.refused != 0 ? error_page(request.refused) : state->handler(request.target);
+    const std::string head = answer_head(page, keep_alive);
+    const std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
+                                                    request.head_only ? asio::const_buffer() : asio::buffer(page.body)};
+    auto [ec, count] = co_await asio::async_write(connection.socket, buffers, net::as_result);
+    if (ec || !keep_alive) co_return;
+    connection.deadline = net::Clock::now() + state->limits.idle;
+  }
+}
+
+/// Closes connections whose deadline has passed; sleeps while there are none.
+net::Task<> watch(StatePtr state) {
+  const auto grain = std::min<net::Clock::duration>(std::chrono::seconds(1), state->limits.head / 4);
+  while (!state->stopped) {
+    if (state->connections.empty())
+      state->watchdog.expires_at(net::Clock::time_point::max());
+    else
+      state->watchdog.expires_after(grain);
+    auto [ec] = co_await state->watchdog.async_wait(net::as_result);
+    (void)ec;  // woken by a new connection or by stop()
+    const auto now = net::Clock::now();
+    for (auto& connection : state->connections) {
+      error_code ignored;  // closing a socket that is broken anyway
+      if (connection.deadline <= now) connection.socket.close(ignored);
+    }
+  }
+}
+
+/// At the limit the connection that is idle longest goes. False: all are busy.
+bool make_room(State& state) {
+  if (state.connections.size() < state.limits.connections) return true;
+  auto oldest = state.connections.end();
+  for (auto it = state.connections.begin(); it != state.connections.end(); ++it) {
+    if (!it->idle || !it->socket.is_open()) continue;
+    if (oldest == state.connections.end() || it->deadline < oldest->deadline) oldest = it;
+  }
+  if (oldest == state.connections.end()) return false;
+  error_code ignored;
+  oldest->socket.close(ignored);
+  return true;
+}
+
+net::Task<> accept(StatePtr state, net::TaskGroup* group) {
+  net::Timer pause(state->io.get_executor());
+  while (!state->stopped) {
+    net::Socket socket(state->io.get_executor());
+    auto [ec] = co_await state->acceptor.async_accept(socket, net::as_result);
+    if (state->stopped) co_return;
+    if (ec) {
+      if (ec == asio::error::operation_aborted) co_return;
+      // Out of descriptors, mostly: trying again at once would spin.
+      pause.expires_after(std::chrono::milliseconds(100));
+      auto [waited] = co_await pause.async_wait(net::as_result);
+      (void)waited;
+      continue;
+    }
+    if (!make_room(*state)) continue;
+    error_code ignored;
+    socket.set_option(Tcp::no_delay(true), ignored);
+    const auto place = state->connections.emplace(state->connections.end(), std::move(socket));
+    place->deadline = net::Clock::now() + state->limits.idle;
+    group->spawn("admin connection", serve(state, place));
+    state->watchdog.cancel();
+  }
+}
+
+error_code open_listener(net::Acceptor& acceptor, const Tcp::endpoint& endpoint) {
+  error_code ec;
+  if (acceptor.is_open()) acceptor.close(ec);
+  acceptor.open(endpoint.protocol(), ec);
+  if (ec) return ec;
+  acceptor.set_option(asio::socket_base::reuse_address(true), ec);
+  if (!ec && endpoint.address().is_v6() && endpoint.address().is_unspecified())
+    acceptor.set_option(asio::ip::v6_only(false), ec);
+  if (!ec) acceptor.bind(endpoint, ec);
+  if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
+  return ec;
+}
+
+error_code open_listener(net::Acceptor& acceptor, const std::string& address, std::uint16_t port) {
+  if (address.empty()) {
+    const error_code ec = open_listener(acceptor, {asio::ip::address_v6::any(), port});
+    if (ec != asio::error::address_family_not_supported && ec != asio::error::no_protocol_option &&
+        ec != boost::system::errc::address_not_available)
+      return ec;
+    return open_listener(acceptor, {asio::ip::address_v4::any(), port});
+  }
+  error_code ec;
+  const auto ip = asio::ip::make_address(address == "localhost" ? "127.0.0.1" : address, ec);
+  return ec ? ec : open_listener(acceptor, {ip, port});
+}
+
+/// Frees the group when its last coroutine has ended, which takes a few turns of the loop after stop().
+void free_when_idle(net::io_context& io, std::unique_ptr<net::TaskGroup> group) {
+  if (group->running() == 0) return;
+  asio::post(io.get_executor(), [&io, group = std::move(group)]() mutable { free_when_idle(io, std::move(group)); });
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(net::io_context& control, std::string name, Handler handler, HttpServerLimits limits)
+      : state(std::make_shared<State>(control, std::move(name), std::move(handler), limits)),
+        group(std::make_unique<net::TaskGroup>(control)) {}
+  StatePtr state;
+  std::unique_ptr<net::TaskGroup> group;
+};
+
+HttpServer::HttpServer(net::io_context& control, std::string name, Handler handler, HttpServerLimits limits)
+    : impl_(std::make_unique<Impl>(control, std::move(name), std::move(handler), limits)) {}
+
+HttpServer::~HttpServer() {
+  stop();
+  free_when_idle(impl_->state->io, std::move(impl_->group));
+}
+
+Result<std::uint16_t> HttpServer::listen(const std::string& address, std::uint16_t port) {
+  State& state = *impl_->state;
+  if (const error_code ec = open_listener(state.acceptor, address, port))
+    return Error{Errc::io, Source::internal, Retry::never,
+                 fmt::format("{} listen failed: {}:{}: {}", state.name, address, port, ec.message())};
+  error_code ec;
+  const auto local = state.acceptor.local_endpoint(ec);
+  impl_->group->spawn("admin accept", accept(impl_->state, impl_->group.get()));
+  impl_->group->spawn("admin watchdog", watch(impl_->state));
+  return ec ? port : local.port();
+}
+
+void HttpServer::stop() {
+  State& state = *impl_->state;
+  state.stopped = true;
+  impl_->group->close();
+  error_code ignored;  // nothing is left to do about a descriptor that does not close cleanly
+  state.acceptor.close(ignored);
+  state.watchdog.cancel();
+  for (auto& connection : state.connections) connection.socket.close(ignored);
+}
+
+}  // namespace warmroute::admin
