@@ -131,6 +131,9 @@ bool make_value(Value& out, const YamlRaw& raw, YamlContext& context) {
     return true;
   }
   YamlScalar scalar = resolve(raw);
+  if (scalar.leading_zero) {
+    context.report(Severity::warning, raw.line, raw.column, {}, shown(raw.text) + " is read as a decimal number");
+  }
   std::visit(
       [&out](auto& value) {
         if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::uint64_t>) {
@@ -227,11 +230,14 @@ YamlNode YamlNode::child(YamlRaw* raw, std::string path) const {
 
 YamlNode YamlNode::get(std::string_view key) const {
   if (expect(Kind::map, "a mapping")) {
+    YamlRaw* first = nullptr;
     for (const YamlRaw::Entry& entry : raw_->entries) {
       if (entry.key != key) continue;
       context_->read[entry.read_flag] = true;
-      return child(entry.value, child_path(path_, key));
+      if (first == nullptr) first = entry.value;
+      if (raw_->duplicates.empty()) break;
     }
+    if (first != nullptr) return child(first, child_path(path_, key));
   }
   return YamlNode(context_, nullptr, child_path(path_, key), line_, column_);
 }
@@ -406,6 +412,10 @@ YamlFile YamlFile::parse(std::string_view text, std::string file_name, Diagnosti
 }
 
 void YamlFile::report_unread() const {
+  // Outer merges were added last and decide about inner ones.
+  for (auto pair = context_->shadowed.rbegin(); pair != context_->shadowed.rend(); ++pair) {
+    if (context_->read[pair->second]) context_->read[pair->first] = true;
+  }
   for (const YamlNode& document : documents_) walk_unread(*document.raw_, {}, *context_);
 }
 

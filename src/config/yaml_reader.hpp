@@ -9,7 +9,7 @@
 //     const auto port = spec.get("workloadPort").get("port").integer(1, 65535);  // nullopt: absent, null or reported
 //     for (const YamlNode& rule : spec.get("rules").items()) ...
 //   }
-//   file.report_unread();  // warnings for unknown fields, errors for duplicate keys that nobody touched
+//   file.report_unread();  // warnings for unknown fields, errors for duplicate keys in mappings nobody opened
 //
 // Scalars are resolved as Go's YAML does (0x1F, 0o17, 0b1, 1_000, .inf; true/false, null, ~), but for a leading zero:
 // `010` is ten, as YAML 1.2 says, with a warning. Quoted scalars are always strings.
@@ -133,7 +133,8 @@ class YamlFile {
   [[nodiscard]] const std::vector<YamlNode>& documents() const noexcept { return documents_; }
   /// False when parse() met an error.
   [[nodiscard]] bool valid() const noexcept { return valid_; }
-  /// Warnings `unknown field` for keys that were never asked for; once, after reading.
+  /// Warnings `unknown field` for keys that were never asked for (nothing is said about what is below them), errors
+  /// for duplicate keys not told yet. Once, after reading.
   void report_unread() const;
 
  private:

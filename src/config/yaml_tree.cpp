@@ -144,6 +144,11 @@ class TreeBuilder final : public YAML::EventHandler {
       return;
     }
     frame.has_key = false;
+    if (node.kind == Kind::null && node.line != frame.pending.line && !node.aliased) {
+      // A value that is not there stands where the next token is; its key says more.
+      node.line = frame.pending.line;
+      node.column = frame.pending.column;
+    }
     frame.pending.value = &node;
     frame.pending.read_flag = context_.read.size();
     context_.read.push_back(false);
@@ -169,10 +174,15 @@ class TreeBuilder final : public YAML::EventHandler {
       }
     }
     if (own.size() == map.entries.size()) return;
-    std::unordered_map<std::string, bool> taken;
-    for (const YamlRaw::Entry& entry : own) taken.emplace(entry.key, true);
+    std::unordered_map<std::string, std::size_t> taken;  // key -> its read flag
+    for (const YamlRaw::Entry& entry : own) taken.emplace(entry.key, entry.read_flag);
     for (YamlRaw::Entry& entry : merged) {
-      if (taken.emplace(entry.key, true).second) own.push_back(std::move(entry));
+      const auto [at, inserted] = taken.emplace(entry.key, entry.read_flag);
+      if (inserted) {
+        own.push_back(std::move(entry));
+      } else {
+        context_.shadowed.emplace_back(entry.read_flag, at->second);
+      }
     }
     map.entries = std::move(own);
   }

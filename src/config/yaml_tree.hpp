@@ -6,6 +6,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/yaml_reader.hpp"
@@ -48,6 +49,8 @@ struct YamlContext {
   Diagnostics* diagnostics = nullptr;
   std::deque<YamlRaw> nodes;  ///< stable addresses, flat destruction
   std::vector<bool> read;
+  /// Read flags of entries that a merge lost to another, and of the winner: read when the winner is.
+  std::vector<std::pair<std::size_t, std::size_t>> shadowed;
   std::size_t node_count = 0;
   std::size_t expanded = 0;
 
