@@ -25,6 +25,7 @@ class ClientTls {
   ClientTls(const ClientTls&) = delete;
   ClientTls& operator=(const ClientTls&) = delete;
   /// A client session bound to the non-blocking descriptor; SNI and name check for `host` (name or address).
+  /// Null when OpenSSL refuses (memory, a name it cannot check): then the connection must not be used.
   [[nodiscard]] SslPtr session(int descriptor, const std::string& host) const;
 
  private:

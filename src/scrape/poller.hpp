@@ -15,24 +15,28 @@
 namespace warmroute::scrape {
 
 struct PollerOptions {
-  std::chrono::milliseconds interval{1000};       ///< METRICS_SCRAPE_INTERVAL
-  std::chrono::milliseconds timeout{2000};        ///< whole exchange
+  std::chrono::milliseconds interval{1000};  ///< METRICS_SCRAPE_INTERVAL
+  std::chrono::milliseconds timeout{2000};   ///< whole exchange
   std::chrono::milliseconds models_interval{5000};
   std::chrono::milliseconds health_interval{2000};
   std::size_t body_limit_bytes = 8U << 20U;
+  std::size_t concurrent_exchanges = 100;  ///< of all pods together; the others wait their turn
 };
 
 struct PollerHooks {
   std::function<void(PodId, std::vector<std::string>)> models;
-  std::function<void(PodId, bool)> reachable;            ///< static pods only; after three failures, after one success
+  std::function<void(PodId, bool)> reachable;  ///< static pods only; after three failures, after one success
   std::function<void(PodId, double)> process_start;
-  /// For metrics: ok or not, per pod ("ns/name"), at each scrape's end.
+  /// For metrics: ok or not, per pod ("ns/name"), at each scrape's end. Ok: 200 with running and waiting in it.
   std::function<void(const model::PodRecord&, bool ok)> scraped;
 };
 
 class Poller {
  public:
+  /// \param tls for https targets, outlives the poller. Null: such targets fail, they are never asked in clear text.
+  /// Hooks may call set_targets.
   Poller(net::io_context& control, PollerOptions options, const net::ClientTls* tls, PollerHooks hooks);
+  /// Cancels every exchange; no hook is called any more. May run before or after the io_context has ended.
   ~Poller();
   /// New list of pods: added ones are scraped at once, removed ones are dropped (their exchange is cancelled).
   void set_targets(const std::vector<model::ScrapeTarget>& targets);
@@ -43,7 +47,7 @@ class Poller {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  ///< shared with the loops of the pods, which end a moment after their cancellation
 };
 
 }  // namespace warmroute::scrape
