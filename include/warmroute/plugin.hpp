@@ -50,7 +50,8 @@ class ScorePlugin : public virtual Plugin {
 class PostRequest : public virtual Plugin {
  public:
   /// Exactly once for each attempt that was sent, on its worker, after its in-flight guard was released.
-  /// The pod may have left meanwhile; then this must change nothing.
+  /// The pod may have left meanwhile; then this must change nothing. Of `request` only the model is still there: the
+  /// router frees a prompt as soon as it can no longer be retried, so keep in RequestState what is needed here.
   virtual void attempt_done(const RequestView& request, RequestState* state, PodId pod,
                             const Outcome& outcome) noexcept = 0;
 };

@@ -62,6 +62,13 @@ class InFlightGuard {
   explicit InFlightGuard(std::shared_ptr<PodRecord> pod) noexcept : pod_(std::move(pod)) {
     if (pod_) pod_->in_flight_.fetch_add(1, std::memory_order_relaxed);
   }
+  /// Counts only when the pod still has as many requests in flight as the scheduler saw; else the guard is empty and
+  /// the choice has to be made again. Makes choosing and reserving one step between workers.
+  static InFlightGuard take_if_unchanged(const std::shared_ptr<PodRecord>& pod, std::int64_t seen) noexcept {
+    InFlightGuard guard;
+    if (pod->in_flight_.compare_exchange_strong(seen, seen + 1, std::memory_order_relaxed)) guard.pod_ = pod;
+    return guard;
+  }
   InFlightGuard(InFlightGuard&& other) noexcept : pod_(std::exchange(other.pod_, nullptr)) {}
   InFlightGuard& operator=(InFlightGuard&& other) noexcept {
     if (this != &other) {

@@ -159,6 +159,13 @@ void Connection::unwatch() noexcept {
   watch_->owner = nullptr;
 }
 
+void Connection::interrupt() {
+  const auto watch = watch_;  // the resumed coroutine may destroy the connection
+  if (watch->waiter) watch->fire();
+}
+
+void Connection::forget_readable() noexcept { watch_->ready = false; }
+
 bool Connection::readable() const noexcept { return watch_->ready; }
 
 IoResult Connection::peek() noexcept {

@@ -51,8 +51,14 @@ class Connection {
   void watch(OnReadable on_readable, void* owner);
   /// Stops reporting to `owner`; the wait itself stays and serves the next wait_readable().
   void unwatch() noexcept;
+  /// A report of readability turned out to be empty: wait for the next one.
+  void forget_readable() noexcept;
   /// Readability was reported and not consumed.
   [[nodiscard]] bool readable() const noexcept;
+
+  /// Resumes whoever awaits readability, although nothing may be there: he looks at his own flags. Only from the top of
+  /// a handler, never from inside a coroutine of this worker.
+  void interrupt();
 
   /// Looks without consuming: eof or error when the peer left, ok when bytes wait, would_block when neither.
   [[nodiscard]] IoResult peek() noexcept;

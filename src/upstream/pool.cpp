@@ -10,7 +10,7 @@ struct Pool::Idle {
         key(key_of),
         connection(std::move(kept)),
         deadline(
-            owner.deadlines_, [](void* self) { static_cast<Idle*>(self)->pool.drop(*static_cast<Idle*>(self)); }, this) {}
+            owner.deadlines_, [](void* idle) { static_cast<Idle*>(idle)->pool.drop(*static_cast<Idle*>(idle)); }, this) {}
 
   Pool& pool;
   EngineKey key;
@@ -18,6 +18,9 @@ struct Pool::Idle {
   net::Deadline deadline;
   List::iterator self;
 };
+
+Pool::Pool(net::DeadlineSet& deadlines, std::chrono::milliseconds idle_limit) noexcept
+    : deadlines_(deadlines), idle_limit_(idle_limit) {}
 
 Pool::~Pool() { clear(); }
 
@@ -39,7 +42,8 @@ void Pool::give(const EngineKey& key, std::unique_ptr<net::Connection> connectio
   Idle& idle = *list.front();
   idle.self = list.begin();
   idle.deadline.set_after(idle_limit_);
-  idle.connection->watch([](void* self) { static_cast<Idle*>(self)->pool.drop(*static_cast<Idle*>(self)); }, &idle);
+  idle.connection->watch([](void* unclean) { static_cast<Idle*>(unclean)->pool.drop(*static_cast<Idle*>(unclean)); },
+                         &idle);
 }
 
 void Pool::drop(Idle& idle) {

@@ -20,8 +20,7 @@ struct EngineKey {
 
 class Pool {
  public:
-  Pool(net::DeadlineSet& deadlines, std::chrono::milliseconds idle_limit) noexcept
-      : deadlines_(deadlines), idle_limit_(idle_limit) {}
+  Pool(net::DeadlineSet& deadlines, std::chrono::milliseconds idle_limit) noexcept;
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;

@@ -1,0 +1,145 @@
+#include "proxy/body.hpp"
+
+#include <algorithm>
+
+#include "http/inflate.hpp"
+
+namespace warmroute::proxy {
+namespace {
+
+using openai::ErrorKind;
+using openai::Refusal;
+
+Refusal too_large(const Exchange& exchange) {
+  return {ErrorKind::body_too_large,
+          "request body exceeds the limit of " + std::to_string(exchange.shared.settings.max_body_bytes) + " bytes"};
+}
+
+Refusal no_room() { return {ErrorKind::overloaded, "the router buffers too many request bodies at the moment"}; }
+
+// What is already here. Leaves in `input` what belongs to the next request.
+enum class Taken { complete, need_more, bad, too_large, no_room };
+
+Taken take_chunked(Exchange& exchange) {
+  auto& input = exchange.session.input();
+  http::Pieces pieces;
+  std::size_t used = 0;
+  const auto state = exchange.parser.parse_body(input.view(), pieces, used);
+  if (state == http::BodyState::bad) return Taken::bad;
+  for (const auto piece : pieces) {
+    const auto size = exchange.body.size() + piece.size();
+    if (size > exchange.shared.settings.max_body_bytes) return Taken::too_large;
+    exchange.body.append(piece);
+    if (!exchange.budget.raise_to(exchange.body.capacity())) return Taken::no_room;
+  }
+  input.erase_front(used);
+  // What is left is a part of a chunk header or trailer; those are short.
+  if (state == http::BodyState::need_more && input.size() > 16 * 1024) return Taken::bad;
+  return state == http::BodyState::complete ? Taken::complete : Taken::need_more;
+}
+
+Taken take_length(Exchange& exchange) {
+  auto& input = exchange.session.input();
+  const auto missing = exchange.head.framing.length - exchange.body.size();
+  if (exchange.body.empty() && input.size() <= missing) {
+    exchange.body = std::move(input);  // the usual case: all of it came with the head
+    input.release();
+  } else {
+    const auto now = std::min<std::uint64_t>(missing, input.size());
+    exchange.body.append(input.view().substr(0, now));
+    input.erase_front(now);
+    if (input.empty()) input.release();
+  }
+  if (!exchange.budget.raise_to(exchange.body.capacity())) return Taken::no_room;
+  return exchange.body.size() == exchange.head.framing.length ? Taken::complete : Taken::need_more;
+}
+
+// Reads once; straight into the body where its length is known.
+net::Task<net::IoResult> read_more(Exchange& exchange, bool chunked) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  auto& session = exchange.session;
+  for (;;) {
+    std::span<char> room = session.context().worker.scratch();
+    if (!chunked && exchange.body.size() >= room.size() / 4) {
+      // Memory follows what has arrived, not what was announced.
+      const auto missing = exchange.head.framing.length - exchange.body.size();
+      if (exchange.body.capacity() == exchange.body.size())
+        exchange.body.reserve(exchange.body.size() + std::min<std::uint64_t>(missing, exchange.body.size()));
+      room = {exchange.body.room(), std::min<std::size_t>(exchange.body.capacity() - exchange.body.size(), missing)};
+      const auto got = session.client().try_read(room);
+      if (got.status == net::Io::ok) exchange.body.commit(got.bytes);
+      if (got.status != net::Io::would_block && got.status != net::Io::would_block_write) co_return got;
+      if (const auto ec = got.status == net::Io::would_block ? co_await session.client().wait_readable()
+                                                             : co_await session.client().wait_writable())
+        co_return net::IoResult{net::Io::error, 0, ec};
+    } else {
+      const auto got = session.client().try_read(room);
+      if (got.status == net::Io::ok) session.input().append({room.data(), got.bytes});
+      if (got.status != net::Io::would_block && got.status != net::Io::would_block_write) co_return got;
+      if (const auto ec = got.status == net::Io::would_block ? co_await session.client().wait_readable()
+                                                             : co_await session.client().wait_writable())
+        co_return net::IoResult{net::Io::error, 0, ec};
+    }
+    if (session.client_late()) co_return net::IoResult{net::Io::error, 0, boost::asio::error::timed_out};
+  }
+}
+
+net::Task<std::optional<Refusal>> receive(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  const bool chunked = exchange.head.framing.kind == http::Framing::Kind::chunked;
+  auto& session = exchange.session;
+  session.reset_client_late();
+  for (;;) {
+    switch (chunked ? take_chunked(exchange) : take_length(exchange)) {
+      case Taken::complete: co_return std::nullopt;
+      case Taken::bad: co_return Refusal{ErrorKind::bad_framing, "malformed chunked request body"};
+      case Taken::too_large: co_return too_large(exchange);
+      case Taken::no_room: co_return no_room();
+      case Taken::need_more: break;
+    }
+    session.client_deadline().set_after(exchange.shared.settings.client_body_timeout);
+    const auto got = co_await read_more(exchange, chunked);
+    session.client_deadline().clear();
+    if (got.status == net::Io::ok) continue;
+    if (got.ec == boost::asio::error::timed_out)
+      co_return Refusal{ErrorKind::body_timeout, "request body made no progress in time"};
+    co_return Refusal{ErrorKind::body_interrupted, "unexpected EOF: the request body ended after " +
+                                                       std::to_string(exchange.body.size()) + " bytes"};
+  }
+}
+
+std::optional<Refusal> decode_gzip(Exchange& exchange) {
+  const auto coding = exchange.head.first(http::FieldName::content_encoding);
+  if (coding.empty() || http::equals_ignoring_case(coding, "identity")) return std::nullopt;
+  if (!http::equals_ignoring_case(coding, "gzip") && !http::equals_ignoring_case(coding, "x-gzip"))
+    return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding is not supported; send gzip or none"};
+  if (exchange.body.empty()) return std::nullopt;
+  exchange.gzip = true;
+  const auto limit = exchange.shared.settings.max_body_bytes;
+  const auto verdict = http::gunzip(exchange.body.view(), limit, openai::body_padding, exchange.decoded);
+  if (verdict == http::InflateResult::too_large) return too_large(exchange);
+  if (verdict != http::InflateResult::ok) return Refusal{ErrorKind::bad_json, "request body is not valid gzip"};
+  if (!exchange.budget.raise_to(exchange.body.capacity() + exchange.decoded.capacity())) return no_room();
+  return std::nullopt;
+}
+
+}  // namespace
+
+net::Task<std::optional<openai::Refusal>> read_body(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  const auto& framing = exchange.head.framing;
+  if (framing.kind == http::Framing::Kind::none || (framing.kind == http::Framing::Kind::length && framing.length == 0))
+    co_return std::nullopt;
+  exchange.body_unread = true;  // until it was read
+  if (framing.kind == http::Framing::Kind::length && framing.length > exchange.shared.settings.max_body_bytes)
+    co_return too_large(exchange);
+  const auto expect = exchange.head.first(http::FieldName::expect);
+  if (http::equals_ignoring_case(expect, "100-continue") && exchange.head.version == 11 &&
+      exchange.session.input().empty()) {
+    if (!co_await exchange.session.write_all("HTTP/1.1 100 Continue\r\n\r\n"))
+      co_return Refusal{ErrorKind::body_interrupted, "client closed the connection"};
+  }
+  auto refusal = co_await receive(exchange);
+  if (refusal) co_return refusal;
+  exchange.body_unread = false;
+  co_return decode_gzip(exchange);
+}
+
+}  // namespace warmroute::proxy
