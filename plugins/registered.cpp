@@ -3,6 +3,7 @@
 #include "least_latency/least_latency.hpp"
 #include "least_request/least_request.hpp"
 #include "lora_affinity/lora_affinity.hpp"
+#include "prefix_cache/prefix_cache.hpp"
 #include "random/random.hpp"
 #include "warmroute/plugin_registry.hpp"
 
@@ -13,6 +14,7 @@ void register_plugins(Registry& registry) {
   registry.add("least-latency", &plugins::make_least_latency);
   registry.add("least-request", &plugins::make_least_request);
   registry.add("lora-affinity", &plugins::make_lora_affinity);
+  registry.add("prefix-cache", &plugins::make_prefix_cache);
   registry.add("random", &plugins::make_random);
 }
 

@@ -1,0 +1,142 @@
+#pragma once
+// Which pods were sent which prompt prefixes (the seed's chapter "How It Works"). All functions may be called from
+// any thread at once, but for add() and forget() of the same pod, which follow each other.
+//
+// Meaning: a pod has a list of blocks, least recently used last, of at most `capacity`. Recording a prompt brings all
+// its blocks to the front, the prompt's head first; so of any chain a pod always holds a contiguous prefix, and the
+// longest match is found by bisection. Looking up refreshes nothing.
+//
+// Locks: a mutex per pod (recording, forgetting), under it one per shard of the table (BlockTable); a lookup takes
+// shard mutexes only, one at a time. Pods have numbers of their own inside the index: a number is used again only when
+// every trace of its last pod is gone, so removal may take its time without a new pod inheriting anything.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "prefix/block_table.hpp"
+#include "prefix/pod_list.hpp"
+#include "warmroute/pod_view.hpp"
+
+namespace warmroute::prefix {
+
+/// The pods that a lookup may find, prepared once per request; reusable, one thread at a time.
+class Candidates {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+ private:
+  friend class Index;
+  std::vector<std::uint64_t> words_;      ///< a bit for each pod number
+  std::vector<std::uint32_t> positions_;  ///< by pod number; only where the bit is set
+  std::size_t count_ = 0;
+};
+
+struct Match {
+  std::uint32_t candidate = 0;  ///< position among the pods given
+  std::uint32_t blocks = 0;     ///< length of its match, at least 1
+};
+
+struct Evicted {
+  ModelNumber model = 0;
+  std::size_t entries = 0;
+};
+
+/// What a recording pushed out, by the model that had recorded it; reusable.
+using Evictions = std::vector<Evicted>;
+
+class Index {
+ public:
+  static constexpr std::size_t max_capacity = BlockTable::max_places;
+
+  /// `capacity`: entries per pod, 1..max_capacity.
+  explicit Index(std::size_t capacity);
+  ~Index();
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+
+  /// The incarnation may be recorded from now on; without it recordings are dropped. A pod beyond the limits of this
+  /// index (65,534 at once, slots below 65,536) stays unknown: it is never matched. An earlier incarnation in the same
+  /// slot is forgotten.
+  void add(PodId pod);
+  /// From the return on nothing matches the incarnation, is recorded for it or counted. Its memory comes back by
+  /// sweep(). \throws std::bad_alloc, and then nothing changed
+  void forget(PodId pod);
+  /// Removes up to `entries` entries of forgotten pods. Returns at once when another thread is at it.
+  /// \return whether more may be left
+  bool sweep(std::size_t entries) noexcept;
+  [[nodiscard]] bool needs_sweep() const noexcept { return dead_.load(std::memory_order_relaxed) != 0; }
+
+  /// `Pod` has a member `id` of type PodId; each pod at most once.
+  template <class Pod>
+  void choose(std::span<const Pod> pods, Candidates& out) const {
+    start(out);
+    for (std::uint32_t i = 0; i < pods.size(); ++i) choose_one(pods[i].id, i, out);
+  }
+
+  /// The `limit` candidates with the longest matches, longest first; a draw decides among equals at the cut. `blocks`
+  /// is one chain. Costs about log2(blocks) probes for each different length among the matches.
+  void lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
+              std::vector<Match>& out) const;
+
+  /// Notes that the pod was sent the chain `blocks`. What no longer fits is dropped, least recently used first, and
+  /// added to `evicted`; so are blocks of this very chain beyond the capacity. A pod that is unknown or was forgotten:
+  /// nothing happens. When memory runs out, the rest of the chain is not recorded.
+  void record(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted) noexcept;
+
+  /// Entries of all pods that were not forgotten.
+  [[nodiscard]] std::size_t entries() const noexcept;
+  /// Memory of all structures, entries still to be swept included. Takes every lock in turn.
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct Pod;
+  struct Dead;
+  struct Probes;
+  static constexpr std::size_t segment_size = 256;
+  static constexpr std::size_t segment_count = 256;
+  using SlotSegment = std::array<std::atomic<std::uint64_t>, segment_size>;
+
+  void start(Candidates& out) const;
+  void choose_one(PodId pod, std::uint32_t position, Candidates& out) const {
+    const PodNumber number = number_of(pod);
+    if (number == no_number || number / 64U >= out.words_.size()) return;
+    out.words_[number / 64U] |= std::uint64_t{1} << (number % 64U);
+    out.positions_[number] = position;
+    ++out.count_;
+  }
+  static constexpr PodNumber no_number = 0xFFFF;
+  [[nodiscard]] PodNumber number_of(PodId pod) const noexcept {
+    if (pod.slot >= segment_size * segment_count) return no_number;
+    const SlotSegment* segment = slots_[pod.slot / segment_size].load(std::memory_order_acquire);
+    if (segment == nullptr) return no_number;
+    const std::uint64_t value = (*segment)[pod.slot % segment_size].load(std::memory_order_acquire);
+    return value >> 32U == pod.generation && pod.generation != 0 ? static_cast<PodNumber>(value) : no_number;
+  }
+  [[nodiscard]] Pod& pod_at(PodNumber number) const noexcept;
+  [[nodiscard]] std::uint32_t level(std::span<const std::uint64_t> blocks, const Candidates& candidates,
+                                    std::size_t found, Probes& probes) const;
+  std::size_t refresh(Pod& pod, std::span<const std::uint64_t> blocks, Place& cursor) const;
+  void append(Pod& pod, std::span<const std::uint64_t> blocks, Place cursor, ModelNumber model, Evictions& evicted);
+  [[nodiscard]] PodNumber take_number();
+
+  BlockTable table_;
+  const std::size_t capacity_;
+  /// By PodId::slot: generation in the upper half, pod number in the lower. Segments stay until the end.
+  std::array<std::atomic<SlotSegment*>, segment_count> slots_{};
+  std::array<std::atomic<Pod*>, segment_count> pods_{};  ///< arrays of segment_size, by pod number
+  std::atomic<std::uint32_t> numbers_{0};                ///< pod numbers ever handed out
+  mutable std::mutex control_;                           ///< numbers, segments and the list of the dead
+  std::vector<PodNumber> unused_numbers_;
+  std::vector<std::unique_ptr<Dead>> graveyard_;
+  std::mutex sweeping_;
+  std::atomic<std::size_t> dead_{0};
+  std::atomic<std::int64_t> entries_{0};
+};
+
+}  // namespace warmroute::prefix
