@@ -107,11 +107,11 @@ bool is_line_separator(std::string_view sequence) noexcept {
   return sequence == "\xe2\x80\xa8" || sequence == "\xe2\x80\xa9";
 }
 
-bool plain_in_json(unsigned char byte) noexcept {
+constexpr auto plain_in_json = [](unsigned char byte) {
   return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\' && byte != '<' && byte != '>' && byte != '&';
-}
+};
 
-bool plain_in_text(unsigned char byte) noexcept { return byte >= 0x20 && byte < 0x7f; }
+constexpr auto plain_in_text = [](unsigned char byte) { return byte >= 0x20 && byte < 0x7f; };
 
 /// Moves the leading bytes that need no escape from `text` to `out`.
 template <class Plain>

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "metrics/key_cache.hpp"
@@ -60,6 +62,41 @@ TEST_CASE("a served request counts as recorded by the Go router") {
   CHECK(has_line(text, duration + "_bucket{" + duration_labels + R"(,le="0.25"} 0)"));
   CHECK(has_line(text, duration + "_bucket{" + duration_labels + R"(,le="0.5"} 2)"));
   CHECK(has_line(text, duration + "_count{" + duration_labels + "} 2"));
+}
+
+TEST_CASE("names, types and labels of the request families are the recorded ones") {
+  auto registry = Registry::create();
+  auto metrics = RequestMetrics::create(*registry);
+  metrics->finished(served());
+  (void)metrics->active_downstream("m");
+  (void)metrics->active_upstream("a/s", "a/r", "m");
+  const auto text = registry->serialize();
+  std::ifstream table(WR_SOURCE_DIR "/tests/golden/http/metrics-names.tsv");
+  int checked = 0;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream columns(line);
+    std::string name, type, help, labels;
+    std::getline(columns, name, '\t');
+    std::getline(columns, type, '\t');
+    std::getline(columns, help, '\t');
+    std::getline(columns, labels, '\t');
+    if (text.find("# TYPE " + name + " ") == std::string::npos || name.rfind("kthena_router_", 0) != 0) continue;
+    CAPTURE(name);
+    CHECK(has_line(text, "# TYPE " + name + " " + type));
+    // The first sample's label names, joined as in the table.
+    const std::string sample = "\n" + name + (type == "histogram" ? "_count" : "");
+    const auto from = text.find(sample + (labels.empty() ? " " : "{"));
+    REQUIRE(from != std::string::npos);
+    const auto line_end = text.find('\n', from + 1);
+    std::string names;
+    for (auto equals = text.find("=\"", from); equals < line_end; equals = text.find("=\"", equals + 1)) {
+      const auto start = text.find_last_of("{,", equals) + 1;
+      names += (names.empty() ? "" : ",") + text.substr(start, equals - start);
+    }
+    CHECK(names == labels);
+    ++checked;
+  }
+  CHECK(checked == 6);
 }
 
 TEST_CASE("an unbound request names no destination") {
