@@ -93,24 +93,25 @@ bool PromptRenderer::render_string_list(Token list) {
 }
 
 bool PromptRenderer::render_token_list(Token list) {
+  // Ids come by the ten thousand, so they are counted by their first bytes; their digits are not read here.
   std::int64_t ids = 0;
-  bool only_ids = true;
-  const auto count = [&](Token value) {
-    if (kind(value) == JsonKind::number) {
+  std::size_t depth = 1;
+  Token token = list + 1;
+  for (; depth > 0; ++token) {
+    const char c = json_.at(token);
+    if ((c >= '0' && c <= '9') || c == '-') {
       ++ids;
-    } else {
-      only_ids = false;
+    } else if (c == '[') {
+      if (++depth > 2) return false;
+    } else if (c == ']') {
+      --depth;
+    } else if (c != ',') {
+      return false;
     }
-  };
-  Token end = list;
-  (void)json_.elements(end, [&](Token value, Token) {  // checked before
-    if (json_.at(value) != '[') return count(value);
-    Token inner = value;
-    (void)json_.elements(inner, [&](Token id, Token) { count(id); });
-  });
-  if (!only_ids || ids == 0) return false;
+  }
+  if (ids == 0) return false;
   token_ids_ = ids;
-  out_.text.assign(json_.raw(list, end).substr(0, limit_bytes_));
+  out_.text.assign(json_.raw(list, token).substr(0, limit_bytes_));
   return true;
 }
 
