@@ -1,1 +1,66 @@
-int main() { return 0; }
+// Parse, check, run; exit codes: 0 after an orderly end, 1 when the start failed, 2 for wrong usage.
+
+#include <csignal>
+#include <cstdio>
+
+#include "app/check.hpp"
+#include "app/lifecycle.hpp"
+#include "app/options.hpp"
+#include "app/router.hpp"
+#include "app/start_config.hpp"
+#include "base/log.hpp"
+
+namespace {
+
+using namespace warmroute;
+
+int die(const std::string& message) {
+  log::write(log::Level::fatal, message);
+  log::stop();
+  return 1;
+}
+
+int serve(const app::Options& options) {
+  for (const auto& [flag, value] : options.flag_values) log::info("Flag: {}, Value: {}", flag, value);
+  for (const auto& warning : options.warnings) log::write(log::Level::warning, warning);
+
+  auto start = app::load_start_config(options);
+  for (const auto& diagnostic : start.outcome.diagnostics)
+    if (diagnostic.severity == config::Diagnostic::Severity::warning) log::write(log::Level::warning, diagnostic.text());
+  if (!start.outcome.config) return die(start.outcome.error);
+  if (start.path.empty()) log::info("no --config: the default configuration is used");
+  if (options.resources.empty())
+    return die("this build serves standalone resources only: give --resources PATH (a YAML file or a folder)");
+
+  app::Router router(options, std::move(*start.outcome.config), start.path, std::move(start.text));
+  app::Lifecycle lifecycle(router, options.drain_delay, options.drain_timeout);
+  lifecycle.start();  // before the listeners: a signal during the start is an orderly end too
+  if (auto started = router.start(); !started) {
+    const int code = die(started.error().detail);
+    router.finish();
+    return code;
+  }
+  router.run();
+  router.finish();
+  log::stop();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const auto parsed = app::parse_command_line(argc, argv);
+  if (!parsed.options) {
+    std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
+    return parsed.exit_code;
+  }
+  const auto& options = *parsed.options;
+  if (options.check) return app::check(options);
+  log::Options logging;
+  logging.verbosity = options.verbosity;
+  logging.to_stderr = options.log_to_stderr;
+  logging.file = options.log_file;
+  log::start(logging);
+  return serve(options);
+}

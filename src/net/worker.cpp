@@ -19,6 +19,7 @@ void Worker::start() {
     const auto name = "worker-" + std::to_string(index_);
     pthread_setname_np(pthread_self(), name.c_str());
     io_.run();
+    ended_.store(true);
   });
 }
 
@@ -26,6 +27,9 @@ void Worker::join() {
   if (!thread_.joinable()) return;
   boost::asio::post(io_, [this] { deadlines_.stop(); });
   work_.reset();
+  // Everything has ended by now, or is about to; a wait that nobody ended must not keep the process.
+  for (int i = 0; i < 200 && !ended_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  io_.stop();
   thread_.join();
 }
 

@@ -45,6 +45,7 @@ class Worker {
   std::unique_ptr<char[]> scratch_;
   TaskGroup tasks_{io_};  // last: coroutines die before what they use
   std::thread thread_;
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace warmroute::net

@@ -305,7 +305,7 @@ void Attempt::give_back() {
   if (!engine_ || !answer_.head.keep_alive || !answer_.input.empty() ||
       answer_.head.framing.kind == http::Framing::Kind::until_close)
     return;
-  if (pod_.record->left()) return;
+  if (pod_.record->left() || exchange_.shared.closing.load(std::memory_order_relaxed)) return;
   exchange_.session.context().pool.give({pod_.record->id(), pod_.port}, std::move(engine_));
 }
 

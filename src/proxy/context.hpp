@@ -59,7 +59,8 @@ struct Shared {
   const net::ClientTls* client_tls = nullptr;
   std::function<void(PodId)> connect_failed;     ///< any thread
   std::atomic<bool> ready{false};
-  std::atomic<bool> draining{false};
+  std::atomic<bool> draining{false};  ///< SIGTERM was seen: answers carry Connection: close
+  std::atomic<bool> closing{false};   ///< no new connections any more: idle ones are closed
   std::atomic<std::uint64_t> buffered_bytes{0};  ///< of all request bodies
 };
 

@@ -93,7 +93,7 @@ net::Task<Session::HeadState> Session::read_head() {
     if (started || client_.readable()) got = client_.try_read(scratch);
     while (got.status == Io::would_block || got.status == Io::would_block_write) {
       idle_ = !started;
-      if (idle_ && shared().draining.load(std::memory_order_relaxed)) co_return HeadState::closed;
+      if (idle_ && shared().closing.load(std::memory_order_relaxed)) co_return HeadState::closed;
       const auto ec = got.status == Io::would_block ? co_await client_.wait_readable() : co_await client_.wait_writable();
       if (ec) co_return HeadState::closed;
       if (client_late_) {
