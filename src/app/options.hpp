@@ -27,12 +27,17 @@ struct Options {
   int verbosity = 0;
   bool log_to_stderr = true;
   std::string log_file;
+  bool also_log_to_stderr = false;
+  int stderr_threshold = 2;               ///< 0 info, 1 warning, 2 error, 3 fatal; for log::Options likewise
+  bool skip_log_headers = false;          ///< --skip_headers
 
   // ours
   std::optional<std::string> config;      ///< --config; absent: /etc/config/routerConfiguration.yaml
   std::string resources;                  ///< --resources: standalone mode
   std::string kubeconfig;                 ///< --kubeconfig, KUBECONFIG
-  bool compat_kthena = false;             ///< --compat=kthena, WARMROUTE_COMPAT, or started as kthena-router
+  /// --compat=kthena or WARMROUTE_COMPAT. Off also when started as kthena-router (decisions 3): an image swap under
+  /// the old chart gets it by the configuration file's key or the variable.
+  bool compat_kthena = false;
   bool compat_given = false;              ///< by flag or variable: wins over the config file's key
   int workers = 0;                        ///< 0: CPUs available
   std::string bind_address;               ///< empty: all
