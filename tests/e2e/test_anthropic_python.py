@@ -83,7 +83,7 @@ def test_client_time_out_cancels(client, site):
     before = sum(site.control(n)["cancelled"] for n in (1, 2))
     with pytest.raises(anthropic.APITimeoutError):
         client.with_options(timeout=0.4).messages.create(model="demo", max_tokens=2, messages=HELLO,
-                                                         extra_headers={"x-mock-fault": "stall=before-headers"})
+                                                         extra_headers={"x-mock-fault": "delay=60000"})
     wait_for(lambda: sum(site.control(n)["cancelled"] for n in (1, 2)) == before + 1, 3 * SLOW, "cancelled")
 
 
