@@ -490,3 +490,37 @@ TEST_CASE("what a real API server accepted is accepted here", "[resources][golde
   }
   CHECK(texts > 300);
 }
+
+TEST_CASE("the spec reads on the debug pages as in the recordings", "[resources][golden]") {
+  simdjson::dom::parser parser;
+  simdjson::dom::element mix;
+  REQUIRE(parser.load(WR_SOURCE_DIR "/tests/golden/http/metrics-mix.json").get(mix) == simdjson::SUCCESS);
+  Parsed world;
+  for (const auto& item : mix["world"].get_array()) {
+    std::string_view text;
+    REQUIRE(item.get(text) == simdjson::SUCCESS);
+    config::parse_resource_documents(text, "world", 0, world.documents, world.diagnostics);
+  }
+  INFO(all_text(world.diagnostics));
+  CHECK(world.diagnostics.empty());
+
+  simdjson::dom::parser records;
+  simdjson::dom::document_stream stream;
+  REQUIRE(records.load_many(WR_SOURCE_DIR "/tests/golden/http/debug.jsonl").get(stream) == simdjson::SUCCESS);
+  std::string bodies;
+  for (auto record : stream) {
+    std::string_view body;
+    if (record["body"].get(body) == simdjson::SUCCESS) bodies.append(body).push_back('\n');
+  }
+  int checked = 0;
+  auto check = [&](const model::ObjectMeta& meta, const std::string& spec) {
+    const std::string head = "\"name\":\"" + meta.name + "\",\"namespace\":\"" + meta.ns + "\",\"spec\":";
+    if (bodies.find(head) == std::string::npos) return;
+    ++checked;
+    INFO(head << spec);
+    CHECK(bodies.find(head + spec) != std::string::npos);
+  };
+  for (const auto& each : world.documents.routes) check(each.meta, each.spec_json);
+  for (const auto& each : world.documents.servers) check(each.meta, each.spec_json);
+  CHECK(checked >= 9);
+}
