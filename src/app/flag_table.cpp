@@ -62,6 +62,12 @@ class Table {
     origin_ = origin;
   }
 
+  Flag& path(std::string name, std::string Options::*member, std::string help) {
+    Flag& flag = add(std::move(name), member, std::move(help));
+    flag.type = "PATH";
+    return flag;
+  }
+
   template <class T>
   Flag& add(std::string name, T Options::*member, std::string help) {
     Flag& flag = blank(std::move(name), type_name<T>(), std::move(help));
@@ -133,10 +139,8 @@ void add_start_flags(Table& table) {
     return std::string();
   };
   config.show = [](const Options& options) { return options.config.value_or("/etc/config/routerConfiguration.yaml"); };
-  table.add("resources", &Options::resources,
-            "Standalone mode: YAML file, or folder of them, with ModelServer, ModelRoute, Pod and StaticPods; followed "
-            "while running");
-  table.add("kubeconfig", &Options::kubeconfig, "Cluster to follow (else KUBECONFIG)").later = true;
+  table.path("resources", &Options::resources, "Standalone mode: YAML file or folder of them, followed while running");
+  table.path("kubeconfig", &Options::kubeconfig, "Cluster to follow (else KUBECONFIG)").later = true;
   Flag& compat =
       table.blank("compat", "kthena|none", "Answer as kthena-router does where warmroute differs by default");
   compat.set = [](Options& options, const std::string& text) {
@@ -153,8 +157,8 @@ void add_start_flags(Table& table) {
 void add_listener_flags(Table& table) {
   table.group("Listeners", Flag::Origin::kthena);
   table.add("port", &Options::port, "Inference port");
-  table.add("tls-cert", &Options::tls_cert, "Certificate file of the inference port, with --tls-key");
-  table.add("tls-key", &Options::tls_key, "Key file of the inference port");
+  table.path("tls-cert", &Options::tls_cert, "Certificate file of the inference port, with --tls-key");
+  table.path("tls-key", &Options::tls_key, "Key file of the inference port");
   table.add("metrics-port", &Options::metrics_port, "Prometheus port");
   table.add("expose-metrics-on-router-port", &Options::expose_metrics_on_router_port,
             "Serve /metrics on the inference port, too");
@@ -188,7 +192,7 @@ void add_traffic_flags(Table& table) {
     return std::string();
   };
   half_close.show = [](const Options& options) { return options.half_close_answers ? "answer" : "cancel"; };
-  table.add("upstream-ca", &Options::upstream_ca, "CA file for engines that speak TLS, instead of the system's");
+  table.path("upstream-ca", &Options::upstream_ca, "CA file for engines that speak TLS, instead of the system's");
   table.add("upstream-insecure", &Options::upstream_insecure, "Do not verify engines' certificates");
 
   table.group("Time-outs", Flag::Origin::ours);
@@ -228,8 +232,8 @@ void add_cluster_flags(Table& table) {
       .later = true;
   table.add("enable-webhook", &Options::enable_webhook, "Admission webhook").later = true;
   table.add("webhook-port", &Options::webhook_port, "Webhook port").later = true;
-  table.add("webhook-tls-cert-file", &Options::webhook_tls_cert_file, "Webhook certificate file").later = true;
-  table.add("webhook-tls-private-key-file", &Options::webhook_tls_private_key_file, "Webhook key file").later = true;
+  table.path("webhook-tls-cert-file", &Options::webhook_tls_cert_file, "Webhook certificate file").later = true;
+  table.path("webhook-tls-private-key-file", &Options::webhook_tls_private_key_file, "Webhook key file").later = true;
   table.add("cert-secret-name", &Options::cert_secret_name, "Secret with the webhook's certificate").later = true;
   table.add("webhook-service-name", &Options::webhook_service_name, "DNS name in the webhook's certificate").later =
       true;
@@ -256,7 +260,7 @@ void add_log_flags(Table& table) {
                                  : std::string("must be INFO, WARNING, ERROR, FATAL or 0 to 3");
   };
   threshold.show = [](const Options& options) { return std::to_string(options.stderr_threshold); };
-  table.add("log_file", &Options::log_file, "Log file, when --logtostderr=false");
+  table.path("log_file", &Options::log_file, "Log file, when --logtostderr=false");
   table.add("skip_headers", &Options::skip_log_headers, "No prefix before messages");
   table.inert("log_dir", "PATH", "", "Not used; see --log_file");
   table.inert("log_file_max_size", "INT", "1800", "Not used: files are not rotated");

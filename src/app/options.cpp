@@ -146,13 +146,13 @@ class CommandLine {
         "  -h, --help                                this text\n"
         "  --version                                 the version\n"
         "\n"
-        "Durations: 300ms, 1m30s. Sizes: bytes, or with KiB, MiB, GiB. A boolean flag takes its value as "
-        "--flag=false.\n"
-        "Each flag of Configuration, Clients and engines, Time-outs and Limits, and --bind-address, can be given as a\n"
-        "variable, e.g. WARMROUTE_DRAIN_DELAY=10s; the flag wins. Further variables: DRAIN_TIMEOUT,\n"
-        "METRICS_SCRAPE_INTERVAL, ACCESS_LOG_ENABLED, ACCESS_LOG_FORMAT, ACCESS_LOG_OUTPUT, POD_NAMESPACE, "
-        "KUBECONFIG.");
-    return app.help();
+        "Durations: 300ms, 1m30s. Sizes: bytes, or with KiB, MiB, GiB. A boolean flag: --check or --check=false.\n"
+        "Each flag of Configuration, Clients and engines, Time-outs and Limits, and --bind-address, can be given as\n"
+        "a variable, e.g. WARMROUTE_DRAIN_DELAY=10s; the flag wins. Further variables: DRAIN_TIMEOUT, KUBECONFIG,\n"
+        "METRICS_SCRAPE_INTERVAL, ACCESS_LOG_ENABLED, ACCESS_LOG_FORMAT, ACCESS_LOG_OUTPUT, POD_NAMESPACE.");
+    std::string text = app.help();
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
   }
 
   void read_own_variables() {
