@@ -13,9 +13,9 @@ import sys
 def main():
     program, page, *exempt = sys.argv[1:]
     text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    told = set(re.findall(r"(?<![\w-])--([A-Za-z][\w-]*)", text)) - {"help", "version"} - set(exempt)
+    told = set(re.findall(r"^ +(?:-\w,? *)?--([A-Za-z][\w-]*)", text, re.MULTILINE)) - {"help", "version"} - set(exempt)
     manual = pathlib.Path(page).read_text(encoding="utf-8").replace("\\-", "-")
-    named = set(re.findall(r"^\.B[IR]? \"?--([\w-]+)", manual, re.MULTILINE)) - {"help", "version"}
+    named = set(re.findall(r"^\.TP\n\.B[IR]? \"?--([\w-]+)", manual, re.MULTILINE)) - {"help", "version"}
     for option in sorted(told - named):
         print(f"{page}: --{option} is missing")
     for option in sorted(named - told):
