@@ -41,6 +41,7 @@ http {{
 }}
 """
 LUA = """wrk.method = "POST"; wrk.headers["Content-Type"] = "application/json"
+wrk.headers["x-mock-tokens-per-second"] = "%s"
 local n = 0
 local head, tail = [==[%s]==], [==[%s]==]
 function request()
@@ -126,10 +127,11 @@ class Bench:
             except subprocess.TimeoutExpired:
                 process.kill()
 
-    def load(self, name, port, body, connections, seconds):
+    def load(self, name, port, payload, connections, seconds):
+        body, rate = payload
         head, tail = body
         script = self.folder / f"{name}.lua"
-        script.write_text(LUA % (head, tail))
+        script.write_text(LUA % (rate, head, tail))
         out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script,
                               f"http://127.0.0.1:{port}"], capture_output=True, text=True, check=True).stdout
         if bad := re.search(r"(Non-2xx.*|Socket errors.*)", out):
@@ -145,10 +147,11 @@ def body(prompt_bytes, **more):
 
 
 CASES = [
-    ("chat request of 1.7 KB, 32 connections", body(1500, max_tokens=60), 32, 1),
-    ("chat request of 100 KB, 32 connections", body(100_000, max_tokens=60), 32, 1),
-    (f"SSE event, 64 streams of {STREAM_TOKENS} events", body(1500, max_tokens=STREAM_TOKENS, stream=True), 64,
-     STREAM_TOKENS + 2),
+    ("chat request of 1.7 KB, 32 connections", (body(1500, max_tokens=60), 0), 32, 1),
+    ("chat request of 100 KB, 32 connections", (body(100_000, max_tokens=60), 0), 32, 1),
+    ("SSE event, 64 streams of 100 events a second",
+     (body(1500, max_tokens=STREAM_TOKENS, stream=True, stream_options={"include_usage": True}), 100), 64,
+     STREAM_TOKENS + 4),
 ]
 
 

@@ -1,7 +1,7 @@
 #include "server.hpp"
 
 #include <boost/asio/signal_set.hpp>
-#include <cmath>
+#include <charconv>
 #include <csignal>
 #include <iostream>
 #include <list>
@@ -70,7 +70,7 @@ class Server {
   Task<bool> stream(Connection& c, const Fault& fault, const Job& job, const Usage& usage, net::Clock::time_point start,
                     RequestGuard& guard);
   [[nodiscard]] std::optional<Reply> simple_reply(const Request& request);
-  [[nodiscard]] net::Clock::duration token_gap() const;
+  [[nodiscard]] net::Clock::duration token_gap(const Request& request) const;
   void stop();
 
   net::io_context& io_;
@@ -227,8 +227,10 @@ Task<bool> Server::send(Connection& c, const Fault& fault, const Reply& reply, R
   co_return ok;
 }
 
-net::Clock::duration Server::token_gap() const {
-  const double rate = engine_.options().decode_tokens_per_second;
+net::Clock::duration Server::token_gap(const Request& request) const {
+  double rate = engine_.options().decode_tokens_per_second;
+  if (const auto own = request.header("x-mock-tokens-per-second"); !own.empty())
+    (void)std::from_chars(own.data(), own.data() + own.size(), rate);  // not a number: the engine's rate stays
   if (rate <= 0) return net::Clock::duration::zero();
   return std::chrono::duration_cast<net::Clock::duration>(std::chrono::duration<double>(1.0 / rate));
 }
@@ -248,7 +250,7 @@ Task<bool> Server::generate(Connection& c, const Fault& fault, const Job& job, R
     if (!co_await stream(c, fault, job, usage, prefill.done, guard)) co_return false;
   } else {
     const auto gaps = static_cast<net::Clock::rep>(job.tokens > 1 ? job.tokens - 1 : 0);
-    const auto done = prefill.done + token_gap() * gaps;
+    const auto done = prefill.done + token_gap(c.request) * gaps;
     while (net::Clock::now() < done)
       if (!co_await c.wait_until(done)) co_return false;
     Reply reply;
@@ -270,7 +272,7 @@ Task<bool> Server::stream(Connection& c, const Fault& fault, const Job& job, con
                           net::Clock::time_point start, RequestGuard& guard) {
   Sender sender(c, fault, engine_.name(), job.tokens + 1);
   const auto writer = make_event_writer(job, usage);
-  const auto gap = token_gap();
+  const auto gap = token_gap(c.request);
   std::string event;
   writer->open(event);
   bool ok = co_await sender.head(200, "text/event-stream; charset=utf-8", "cache-control: no-cache\r\n", std::nullopt);
