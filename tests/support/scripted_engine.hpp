@@ -1,7 +1,6 @@
 #pragma once
 // An engine on 127.0.0.1 (or ::1) whose answers a test scripts byte by byte. Runs on the test's io_context.
 
-#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
@@ -52,7 +51,6 @@ class ScriptedEngine {
   }
   [[nodiscard]] int connections() const { return state_->connections; }
   [[nodiscard]] int open() const { return static_cast<int>(state_->sockets.size()); }
-  [[nodiscard]] int most_waiting() const { return state_->most_waiting; }
   /// Closes the listener and every connection: later connects are refused.
   void stop() {
     state_->acceptor.close();
@@ -71,7 +69,7 @@ class ScriptedEngine {
     std::list<net::Socket> sockets;
     std::vector<std::string> requests;
     std::uint16_t port = 0;
-    int connections = 0, waiting = 0, most_waiting = 0;
+    int connections = 0;
   };
 
   static void spawn(net::io_context& io, net::Task<> task) {
@@ -103,14 +101,12 @@ class ScriptedEngine {
       state->requests.push_back(head);
       const auto start = head.find(' ') + 1;
       const Reply reply = state->script(head.substr(start, head.find(' ', start) - start), number);
-      state->most_waiting = std::max(state->most_waiting, ++state->waiting);
       auto [write_code, written] =
           co_await boost::asio::async_write(*place, boost::asio::buffer(reply.bytes), net::as_result);
       if (reply.hang) {
         char byte = 0;
         (void)co_await place->async_read_some(boost::asio::buffer(&byte, 1), net::as_result);
       }
-      --state->waiting;
       if (write_code || reply.close || reply.hang) co_return;
     }
   }

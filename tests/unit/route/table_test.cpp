@@ -164,7 +164,8 @@ TEST_CASE("a rule without right targets passes on to the next route of the model
   world.server("b");
   world.add("first", "m", {rule(broken), rule({target("a")})});
   world.add("second", "m", {rule({target("b")})});
-  const auto match = ask(*world.build(), "m");
+  const auto table = world.build();
+  const auto match = ask(*table, "m");
   CHECK(match.kind == Match::Kind::matched);
   CHECK(match.route_key == "default/second");
   CHECK(match.server_key == "default/b");
@@ -218,7 +219,8 @@ TEST_CASE("routes with parentRefs are skipped in default mode") {
   world.server("b");
   world.add("gateway", "m", {rule({target("a")})}).parent_refs.emplace_back();
   world.add("plain", "m", {rule({target("b")})});
-  CHECK(ask(*world.build(), "m").server_key == "default/b");
+  const auto table = world.build();
+  CHECK(ask(*table, "m").server_key == "default/b");
 }
 
 TEST_CASE("an invalid expression is logged once, also over snapshots, and again after it was gone") {

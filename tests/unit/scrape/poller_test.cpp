@@ -290,24 +290,33 @@ TEST_CASE("a new start time is reported before the sample, whose pod may be gone
   CHECK(scene.scraped[target.record->id()] == old);
 }
 
-TEST_CASE("no more exchanges at a time than allowed") {
+TEST_CASE("no more exchanges at a time than allowed; the others wait their turn") {
   Scene scene;
   auto options = Scene::fast();
   options.concurrent_exchanges = 3;
-  options.timeout = milliseconds(50);
-  ScriptedEngine engine(scene.io, [](const std::string&, int) { return Reply{"", false, true}; });
+  bool hang = true;
+  ScriptedEngine engine(scene.io, [&](const std::string& path, int number) {
+    return hang ? Reply{"", false, true} : healthy()(path, number);
+  });
   scene.start(options);
   std::vector<model::ScrapeTarget> targets;
   for (int i = 0; i < 10; ++i) targets.push_back(scene.pod(engine));
   scene.poller->set_targets(targets);
-  REQUIRE(scene.until([&] { return scene.poller->first_round_done(); }));
-  CHECK(scene.scraped.size() == 10);
-  CHECK(engine.most_waiting() <= 4);  // one more while the engine has not yet seen a connection close
-  // Pods that wait for their turn can be removed too.
-  const auto last = targets.back().record;
-  targets.clear();
-  scene.poller->set_targets({});
-  CHECK(scene.until([&] { return last.use_count() == 1; }));
+  REQUIRE(scene.until([&] { return engine.open() == 3; }));
+  scene.io.run_for(milliseconds(30));
+  CHECK(engine.connections() == 3);
+  SECTION("pods that wait can be removed") {
+    scene.poller->set_targets({targets[0]});
+    CHECK(scene.until([&] { return targets[9].record.use_count() == 1 && targets[5].record.use_count() == 1; }));
+    CHECK(scene.until([&] { return engine.open() == 1; }));
+  }
+  SECTION("and get it when an exchange ends") {
+    hang = false;
+    engine.drop_connections();
+    REQUIRE(scene.until([&] { return scene.poller->first_round_done(); }));
+    CHECK(scene.scraped.size() == 10);
+    CHECK(scene.until([&] { return targets[9].record->last_sample().has_value(); }));
+  }
 }
 
 TEST_CASE("an https target without a TLS context fails and is not asked in clear text") {
