@@ -9,7 +9,7 @@ namespace warmroute::http {
 namespace {
 
 constexpr int gzip_only = 15 + 16;  // largest window, gzip wrapper required
-constexpr std::size_t step = 64 * 1024;
+constexpr std::size_t step = std::size_t{64} * 1024;
 
 }  // namespace
 

@@ -10,8 +10,8 @@
 namespace warmroute::openai {
 namespace {
 
-constexpr std::size_t smallest_capacity = 64 * 1024;
-constexpr std::size_t kept_capacity = 4 * 1024 * 1024;
+constexpr std::size_t smallest_capacity = std::size_t{64} * 1024;
+constexpr std::size_t kept_capacity = std::size_t{4} * 1024 * 1024;
 
 bool is_space(char c) noexcept { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }

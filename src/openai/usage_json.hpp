@@ -42,7 +42,7 @@ class JsonUsageCapture {
   void feed(std::string_view piece, Protocol protocol, Usage& usage);
 
   /// A larger usage object is not read.
-  static constexpr std::size_t capture_limit = 16 * 1024;
+  static constexpr std::size_t capture_limit = std::size_t{16} * 1024;
 
  private:
   static constexpr std::string_view usage_name = "usage";

@@ -35,9 +35,9 @@ class UsageScanner {
   [[nodiscard]] bool at_event_boundary() const noexcept;
 
   /// A larger event is passed on unread when events are held back.
-  static constexpr std::size_t hold_limit = 64 * 1024;
+  static constexpr std::size_t hold_limit = std::size_t{64} * 1024;
   /// A larger event is not read when nothing is held back; response.completed repeats the whole answer.
-  static constexpr std::size_t read_limit = 1024 * 1024;
+  static constexpr std::size_t read_limit = std::size_t{1024} * 1024;
 
  private:
   void feed_events(std::string_view chunk, std::vector<std::string_view>& out);
