@@ -1,6 +1,11 @@
 #include "schedule/pipeline.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -172,6 +177,28 @@ TEST_CASE("each plugin's time is reported with its role") {
   const std::vector<std::pair<std::string, Timing::Role>> want{{"m/probe", Timing::Role::filter},
                                                                {"m/probe", Timing::Role::score}};
   CHECK(times.seen == want);
+}
+
+TEST_CASE("at --v=4 each plugin's results are one record") {
+  const std::string path = "/tmp/warmroute-pipeline-log-" + std::to_string(::getpid());
+  log::Options options;
+  options.verbosity = 4;
+  options.file = path;
+  options.to_stderr = false;
+  log::start(options);
+  const Pods pods(3);
+  (void)run_once(Pipeline({probe({}, {"ns/p1"})}, {{probe({100, 7}), 2}, {probe({}), 1}}, nullptr), pods);
+  log::stop();
+  log::start({});  // back to verbosity 0
+  log::stop();
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::remove(path.c_str());
+  CHECK(text.find("] FilterPlugin: probe\nPod: ns/p0, kept\nPod: ns/p1, filtered out\nPod: ns/p2, kept\nI") !=
+        std::string::npos);
+  CHECK(text.find("] ScorePlugin: probe\nPod: ns/p0, Score: 100\nPod: ns/p2, Score: 7\nI") != std::string::npos);
+  // A plugin that has nothing to say lists no pods.
+  CHECK(text.substr(text.size() - 21) == "] ScorePlugin: probe\n");
 }
 
 }  // namespace
