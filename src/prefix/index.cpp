@@ -166,7 +166,8 @@ bool Index::sweep(std::size_t entries) noexcept {
 void Index::start(Candidates& out) const {
   const std::size_t numbers = numbers_.load(std::memory_order_acquire);
   out.words_.assign((numbers + 63) / 64, 0);
-  if (out.positions_.size() < numbers) out.positions_.resize(numbers);
+  // For every bit: a pod that joins in between may get a number up to the last of them.
+  if (out.positions_.size() < out.words_.size() * 64) out.positions_.resize(out.words_.size() * 64);
   out.count_ = 0;
 }
 
@@ -175,14 +176,12 @@ std::uint32_t Index::level(std::span<const std::uint64_t> blocks, const Candidat
                            Probes& probes) const {
   const auto size = static_cast<std::uint32_t>(blocks.size());
   std::uint32_t low = 0, high = size + 1;  // low: more than found (or unknown, 0); high: not more
-  for (const auto& [position, count] : probes.done) {
-    if (count > found) {
-      low = std::max(low, position);
-    } else {
-      high = std::min(high, position);
-    }
-  }
-  while (high - low > 1 && high > 1) {
+  for (const auto& [position, count] : probes.done)
+    if (count > found) low = std::max(low, position);
+  // Beyond low only: answers of different moments may disagree, and then the longer match is believed.
+  for (const auto& [position, count] : probes.done)
+    if (count <= found && position > low) high = std::min(high, position);
+  while (high - low > 1) {
     // The first block tells a miss, the last a full match: the two most frequent answers. Then halves.
     std::uint32_t position = low + (high - low) / 2;
     if (low == 0) {
