@@ -64,8 +64,8 @@ bench: build
 
 bench-index: deps
 	@cmake --preset release --log-level=WARNING
-	@cmake --build build/release -j $(JOBS) --target prefix_index_bench
-	@build/release/tests/bench/prefix_index_bench
+	@cmake --build build/release -j $(JOBS) --target bench_prefix_index
+	@build/release/tests/bench/bench_prefix_index
 
 profile: build
 	@/usr/bin/python3 tools/bench/bench.py --perf
