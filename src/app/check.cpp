@@ -21,7 +21,8 @@ class ListeningHost final : public Host {
   void error(std::string_view message) override { found.emplace_back(message); }
   [[nodiscard]] std::uint64_t random() noexcept override { return host_.random(); }
   [[nodiscard]] std::uint64_t hash_seed() const noexcept override { return host_.hash_seed(); }
-  [[nodiscard]] std::shared_ptr<CounterByModel> counter_by_model(std::string_view name, std::string_view help) override {
+  [[nodiscard]] std::shared_ptr<CounterByModel> counter_by_model(std::string_view name,
+                                                                 std::string_view help) override {
     return host_.counter_by_model(name, help);
   }
   [[nodiscard]] std::shared_ptr<HistogramByModel> histogram_by_model(std::string_view name, std::string_view help,

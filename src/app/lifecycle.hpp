@@ -1,12 +1,12 @@
 #pragma once
 // Signals and the drain (decision 3.6).
 //
-// | state    | entered by                     | /readyz | accepts | answers           | left when                       |
+// | state    | entered by                     | /readyz | accepts | answers           | left when |
 // |----------|--------------------------------|---------|---------|-------------------|---------------------------------|
-// | serving  | start                          | 200     | yes     | keep-alive        | SIGTERM, SIGINT                 |
-// | leaving  | SIGTERM                        | 503     | yes     | Connection: close | --drain-delay passed            |
-// | draining | leaving's end, or SIGINT       | –       | no      | Connection: close | last request done, DRAIN_TIMEOUT|
-// | stopped  | draining's end                 | –       | no      | –                 | process exits 0                 |
+// | serving  | start                          | 200     | yes     | keep-alive        | SIGTERM, SIGINT | | leaving  |
+// SIGTERM                        | 503     | yes     | Connection: close | --drain-delay passed            | | draining
+// | leaving's end, or SIGINT       | –       | no      | Connection: close | last request done, DRAIN_TIMEOUT| |
+// stopped  | draining's end                 | –       | no      | –                 | process exits 0                 |
 //
 // A second SIGTERM or SIGINT ends the process at once with status 1.
 

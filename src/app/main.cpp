@@ -26,7 +26,8 @@ int serve(const app::Options& options) {
 
   auto start = app::load_start_config(options);
   for (const auto& diagnostic : start.outcome.diagnostics)
-    if (diagnostic.severity == config::Diagnostic::Severity::warning) log::write(log::Level::warning, diagnostic.text());
+    if (diagnostic.severity == config::Diagnostic::Severity::warning)
+      log::write(log::Level::warning, diagnostic.text());
   if (!start.outcome.config) return die(start.outcome.error);
   if (start.path.empty()) log::info("no --config: the default configuration is used");
   if (options.resources.empty())
@@ -61,6 +62,9 @@ int main(int argc, char** argv) {
   logging.verbosity = options.verbosity;
   logging.to_stderr = options.log_to_stderr;
   logging.file = options.log_file;
+  logging.also_to_stderr = options.also_log_to_stderr;
+  logging.stderr_threshold = static_cast<log::Level>(options.stderr_threshold);
+  logging.skip_headers = options.skip_log_headers;
   log::start(logging);
   return serve(options);
 }

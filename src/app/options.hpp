@@ -28,22 +28,22 @@ struct Options {
   bool log_to_stderr = true;
   std::string log_file;
   bool also_log_to_stderr = false;
-  int stderr_threshold = 2;               ///< 0 info, 1 warning, 2 error, 3 fatal; for log::Options likewise
-  bool skip_log_headers = false;          ///< --skip_headers
+  int stderr_threshold = 2;       ///< 0 info, 1 warning, 2 error, 3 fatal; for log::Options likewise
+  bool skip_log_headers = false;  ///< --skip_headers
 
   // ours
-  std::optional<std::string> config;      ///< --config; absent: /etc/config/routerConfiguration.yaml
-  std::string resources;                  ///< --resources: standalone mode
-  std::string kubeconfig;                 ///< --kubeconfig, KUBECONFIG
+  std::optional<std::string> config;  ///< --config; absent: /etc/config/routerConfiguration.yaml
+  std::string resources;              ///< --resources: standalone mode
+  std::string kubeconfig;             ///< --kubeconfig, KUBECONFIG
   /// --compat=kthena or WARMROUTE_COMPAT. Off also when started as kthena-router (decisions 3): an image swap under
   /// the old chart gets it by the configuration file's key or the variable.
   bool compat_kthena = false;
-  bool compat_given = false;              ///< by flag or variable: wins over the config file's key
-  int workers = 0;                        ///< 0: CPUs available
-  std::string bind_address;               ///< empty: all
+  bool compat_given = false;  ///< by flag or variable: wins over the config file's key
+  int workers = 0;            ///< 0: CPUs available
+  std::string bind_address;   ///< empty: all
   bool check = false;
   bool forwarded_headers = false;
-  bool half_close_answers = false;        ///< --client-half-close=answer (default cancel)
+  bool half_close_answers = false;  ///< --client-half-close=answer (default cancel)
   std::string upstream_ca;
   bool upstream_insecure = false;
   std::chrono::milliseconds drain_delay{5000};
@@ -52,14 +52,14 @@ struct Options {
   std::chrono::milliseconds stream_idle_timeout{600000};       ///< between bytes of an answer
   std::chrono::milliseconds total_timeout{0};                  ///< 0: none
   std::chrono::milliseconds client_head_timeout{15000};
-  std::chrono::milliseconds client_body_timeout{30000};        ///< without progress
-  std::chrono::milliseconds client_idle_timeout{120000};       ///< keep-alive
-  std::chrono::milliseconds client_write_timeout{60000};       ///< without progress
-  std::chrono::milliseconds upstream_idle_timeout{4000};       ///< below the engines' 5 s
+  std::chrono::milliseconds client_body_timeout{30000};   ///< without progress
+  std::chrono::milliseconds client_idle_timeout{120000};  ///< keep-alive
+  std::chrono::milliseconds client_write_timeout{60000};  ///< without progress
+  std::chrono::milliseconds upstream_idle_timeout{4000};  ///< below the engines' 5 s
   std::uint64_t max_head_bytes = 64 * 1024;
   std::uint64_t max_body_bytes = 64ULL << 20U;
-  std::uint64_t max_buffered_bytes = 0;                        ///< 0: a quarter of the memory
-  std::uint64_t max_connections = 0;                           ///< 0: derived from the descriptor limit
+  std::uint64_t max_buffered_bytes = 0;  ///< 0: a quarter of the memory
+  std::uint64_t max_connections = 0;     ///< 0: derived from the descriptor limit
 
   // environment
   std::string pod_namespace = "default";

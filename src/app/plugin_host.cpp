@@ -105,10 +105,11 @@ void PluginHost::plugin_took(std::string_view model, std::string_view plugin, Ro
                     table.size();
   auto& entry = table[slot];
   if (entry.plugin != plugin.data() || entry.role != role || entry.model != model) {
-    entry.histogram = &registry_.histogram(
-        "kthena_router_scheduler_plugin_duration_seconds", "Time a scheduler plugin took for one request",
-        metrics::buckets_plugins,
-        {{"model", std::string(model)}, {"plugin", std::string(plugin)}, {"type", role == Role::filter ? "filter" : "score"}});
+    entry.histogram = &registry_.histogram("kthena_router_scheduler_plugin_duration_seconds",
+                                           "Time a scheduler plugin took for one request", metrics::buckets_plugins,
+                                           {{"model", std::string(model)},
+                                            {"plugin", std::string(plugin)},
+                                            {"type", role == Role::filter ? "filter" : "score"}});
     entry.model = model;
     entry.plugin = plugin.data();
     entry.role = role;

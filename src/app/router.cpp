@@ -47,8 +47,7 @@ proxy::Settings settings_of(const Options& options, bool compat) {
   settings.upstream_idle_timeout = options.upstream_idle_timeout;
   settings.max_head_bytes = options.max_head_bytes;
   settings.max_body_bytes = options.max_body_bytes;
-  settings.max_buffered_bytes =
-      options.max_buffered_bytes != 0 ? options.max_buffered_bytes : available_memory() / 4;
+  settings.max_buffered_bytes = options.max_buffered_bytes != 0 ? options.max_buffered_bytes : available_memory() / 4;
   settings.sample_max_age = std::max<std::chrono::milliseconds>(5 * options.scrape_interval, std::chrono::seconds(5));
   return settings;
 }
@@ -94,7 +93,8 @@ Result<void> Router::build_tls() {
 
 void Router::build_counters() {
   auto& counters = shared_.counters;
-  counters.retries = &registry_->counter("warmroute_upstream_retries_total", "Attempts after the first one of a request");
+  counters.retries =
+      &registry_->counter("warmroute_upstream_retries_total", "Attempts after the first one of a request");
   counters.fresh_connection_retries =
       &registry_->counter("warmroute_upstream_fresh_connection_retries_total",
                           "Requests sent again to the same pod because a pooled connection had been closed");
@@ -114,15 +114,15 @@ void Router::build_counters() {
                             [this] { return static_cast<double>(open_connections()); });
   registry_->counter_callback("warmroute_log_records_lost_total", "Log records dropped because the queue was full",
                               [] { return static_cast<double>(log::lost()); });
-  registry_->counter_callback("warmroute_access_log_lines_lost_total", "Access log lines dropped", [this] {
-    return access_log_ ? static_cast<double>(access_log_->lost()) : 0.0;
-  });
+  registry_->counter_callback("warmroute_access_log_lines_lost_total", "Access log lines dropped",
+                              [this] { return access_log_ ? static_cast<double>(access_log_->lost()) : 0.0; });
   registry_->counter_callback("warmroute_connections_refused_total", "Connections refused at the connection limit",
                               [this] { return listener_ ? static_cast<double>(listener_->refused()) : 0.0; });
   registry_->gauge("warmroute_build_info", "Always 1", {{"version", version()}}).set(1);
   // 0 from the start, so that alerts on a rise have a beginning.
   (void)registry_->counter("warmroute_resource_reload_errors_total", "Resource files that could not be applied");
-  (void)registry_->gauge("warmroute_config_changed_on_disk", "1: routerConfiguration.yaml differs from what is in force");
+  (void)registry_->gauge("warmroute_config_changed_on_disk",
+                         "1: routerConfiguration.yaml differs from what is in force");
 }
 
 Result<void> Router::start() {
@@ -188,14 +188,14 @@ Result<void> Router::open_listeners() {
     return fatal("listen failed: listen on port " + options_.port + ": " + opened.error().detail);
 
   metrics_server_ = std::make_unique<admin::HttpServer>(
-      control_, "Metrics server",
-      [this](std::string_view target) { return admin::metrics_page(*registry_, target); });
-  if (auto opened = metrics_server_->listen(options_.bind_address, static_cast<std::uint16_t>(options_.metrics_port)); !opened)
+      control_, "Metrics server", [this](std::string_view target) { return admin::metrics_page(*registry_, target); });
+  if (auto opened = metrics_server_->listen(options_.bind_address, static_cast<std::uint16_t>(options_.metrics_port));
+      !opened)
     return fatal(opened.error().detail);
   model::Store::Hooks hooks;
   hooks.pod_joined = [this](const model::PodRecord& pod) { host_.pod_joined(pod.id()); };
   hooks.pod_left = [this](const model::PodRecord& pod) { forget_pod(pod); };
-  hooks.snapshot = [this](std::shared_ptr<const model::Snapshot> snapshot) { publish(std::move(snapshot)); };
+  hooks.snapshot = [this](const std::shared_ptr<const model::Snapshot>&) { publish(); };
   hooks.targets = [this](const std::vector<model::ScrapeTarget>& targets) { poller_->set_targets(targets); };
   hooks.log_warning = [](std::string_view text) { log::write(log::Level::warning, text); };
   store_ = std::make_unique<model::Store>(std::move(hooks));
@@ -206,11 +206,29 @@ Result<void> Router::open_listeners() {
   return {};
 }
 
-void Router::publish(std::shared_ptr<const model::Snapshot> snapshot) {
-  table_ = route::Table::build(std::move(snapshot), table_.get(),
+void Router::publish() {
+  // At the start every pod's first model list makes a snapshot of its own: one table for all of a loop turn.
+  if (publishing_) return;
+  publishing_ = true;
+  boost::asio::post(control_, [this] { publish_now(); });
+}
+
+void Router::publish_now() {
+  publishing_ = false;
+  table_ = route::Table::build(store_->snapshot(), table_.get(),
                                [](std::string_view text) { log::write(log::Level::warning, text); });
+  // Logged when every worker has it: whoever reads the line may rely on it.
+  auto remaining = std::make_shared<std::atomic<std::size_t>>(contexts_.size());
   for (auto& context : contexts_)
-    boost::asio::post(context->worker.io(), [&context = *context, table = table_] { context.table = table; });
+    boost::asio::post(context->worker.io(), [&context = *context, table = table_, remaining] {
+      context.table = table;
+      if (remaining->fetch_sub(1) != 1) return;
+      const auto& now = *table->snapshot();
+      std::size_t pods = 0;
+      for (const auto& [key, server] : now.servers) pods += server->pods.size();
+      log::info("routing table {}: {} ModelRoutes, {} ModelServers, {} ready pods", now.version, now.routes.size(),
+                now.servers.size(), pods);
+    });
 }
 
 void Router::forget_pod(const model::PodRecord& pod) {
@@ -224,15 +242,20 @@ void Router::start_poller() {
   scrape::PollerOptions poll;
   poll.interval = options_.scrape_interval;
   scrape::PollerHooks hooks;
-  hooks.models = [this](PodId pod, std::vector<std::string> models) { store_->set_loaded_models(pod, std::move(models)); };
+  hooks.models = [this](PodId pod, std::vector<std::string> models) {
+    store_->set_loaded_models(pod, std::move(models));
+  };
   hooks.reachable = [this](PodId pod, bool reachable) { store_->set_reachable(pod, reachable); };
   hooks.process_start = [this](PodId pod, double seconds) { store_->set_process_start(pod, seconds); };
   hooks.scraped = [this](const model::PodRecord& pod, bool ok) {
     if (pod.left()) return;  // its series are gone
-    registry_->gauge("warmroute_pod_metrics_up", "1: the last scrape of the pod's metrics succeeded", {{"pod", pod.key()}})
+    registry_
+        ->gauge("warmroute_pod_metrics_up", "1: the last scrape of the pod's metrics succeeded", {{"pod", pod.key()}})
         .set(ok ? 1 : 0);
     if (!ok)
-      registry_->counter("warmroute_pod_scrape_failures_total", "Scrapes of the pod that gave no sample", {{"pod", pod.key()}})
+      registry_
+          ->counter("warmroute_pod_scrape_failures_total", "Scrapes of the pod that gave no sample",
+                    {{"pod", pod.key()}})
           .inc();
     update_ready();
   };
@@ -257,17 +280,10 @@ void Router::start_source() {
 }
 
 void Router::resources_changed(model::ResourceSet resources) {
-  log::info("resources: {} ModelRoutes, {} ModelServers, {} pods", resources.routes.size(), resources.servers.size(),
-            resources.pods.size());
-  for (const auto& route : resources.routes)
-    if (route.rate_limit)
-      log::warning("ModelRoute {} has a rateLimit, which is not supported by this build: it answers 503", route.meta.key());
-  for (const auto& server : resources.servers)
-    if (server.pd_group)
-      log::warning("ModelServer {} has a pdGroup, which is not supported by this build: it answers 503", server.meta.key());
   store_->replace(std::move(resources));
   if (synced_) return;
   synced_ = true;
+  publish_now();
   synced_at_ = net::Clock::now();
   ready_timer_.expires_after(std::chrono::seconds(1));
   ready_timer_.async_wait([this](net::error_code ec) {

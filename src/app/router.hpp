@@ -46,7 +46,8 @@ class Router {
   Result<void> build_tls();
   Result<void> open_listeners();
   void build_counters();
-  void publish(std::shared_ptr<const model::Snapshot> snapshot);
+  void publish();
+  void publish_now();
   void forget_pod(const model::PodRecord& pod);
   void start_source();
   void start_poller();
@@ -75,7 +76,7 @@ class Router {
   std::unique_ptr<source::Files> files_;
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<admin::HttpServer> metrics_server_, debug_server_;
-  bool synced_ = false;
+  bool synced_ = false, publishing_ = false;
   net::Clock::time_point synced_at_{};
   net::Timer ready_timer_{control_}, watch_timer_{control_};
   net::TaskGroup tasks_{control_};  // last: coroutines die before what they use

@@ -18,8 +18,9 @@ StartConfig load_start_config(const Options& options) {
   std::ostringstream text;
   text << file.rdbuf();
   start.text = std::move(text).str();
-  if (start.outcome.config) start.outcome.config->pipeline.skip_unknown =
-      options.compat_given ? options.compat_kthena : start.outcome.config->compat_kthena;
+  if (start.outcome.config)
+    start.outcome.config->pipeline.skip_unknown =
+        options.compat_given ? options.compat_kthena : start.outcome.config->compat_kthena;
   return start;
 }
 

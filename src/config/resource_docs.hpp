@@ -16,7 +16,7 @@ namespace warmroute::config {
 struct StaticPods {
   struct Endpoint {
     std::string host;  ///< name or textual address, without brackets
-    std::uint16_t port = 0;
+    std::uint16_t port = 0;  ///< 0: the ModelServer's workloadPort
     bool is_address = false;
   };
   model::ObjectMeta meta;

@@ -74,24 +74,25 @@ bool is_host_name(std::string_view host) noexcept {
 std::optional<StaticPods::Endpoint> read_endpoint(const YamlNode& node) {
   const auto text = node.strict_text();
   if (!text) {
-    if (!node) node.error("must be HOST:PORT");
-    return std::nullopt;
-  }
-  const std::size_t colon = text->rfind(':');
-  if (colon == std::string::npos) {
-    node.error("must be HOST:PORT, but is " + node.describe());
+    if (!node) node.error("must be HOST:PORT or HOST");
     return std::nullopt;
   }
   StaticPods::Endpoint endpoint;
-  endpoint.host = text->substr(0, colon);
-  const std::string port = text->substr(colon + 1);
-  const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
-  const int number = digits ? std::stoi(port) : 0;
-  if (number < 1 || number > 65535) {
-    node.error("port must be a number from 1 to 65535 in " + node.describe());
-    return std::nullopt;
+  // Without a port of its own the pod listens on its ModelServer's workloadPort.
+  const std::size_t bracket = text->rfind(']');
+  const std::size_t colon = text->rfind(':');
+  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
+  endpoint.host = text->substr(0, has_port ? colon : std::string::npos);
+  if (has_port) {
+    const std::string port = text->substr(colon + 1);
+    const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+    const int number = digits ? std::stoi(port) : 0;
+    if (number < 1 || number > 65535) {
+      node.error("port must be a number from 1 to 65535 in " + node.describe());
+      return std::nullopt;
+    }
+    endpoint.port = static_cast<std::uint16_t>(number);
   }
-  endpoint.port = static_cast<std::uint16_t>(number);
 
   const bool brackets = endpoint.host.size() > 2 && endpoint.host.front() == '[' && endpoint.host.back() == ']';
   if (brackets) endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);

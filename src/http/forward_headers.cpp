@@ -131,14 +131,15 @@ void append_response_head(std::string& out, const Head& engine, const ResponseFo
 }
 
 bool usable_request_id(std::string_view id) noexcept {
-  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return !id.empty() && id.size() <= 128 &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c < 0x7f; });
 }
 
 void append_uuid(std::string& out) {
   static constexpr char hex[] = "0123456789abcdef";
   std::array<std::uint64_t, 2> words = {base::random64(), base::random64()};
-  words[0] = (words[0] & ~0xf000ULL) | 0x4000ULL;                          // version 4
-  words[1] = (words[1] & ~(0xc0ULL << 56U)) | (0x80ULL << 56U);            // variant 1
+  words[0] = (words[0] & ~0xf000ULL) | 0x4000ULL;                // version 4
+  words[1] = (words[1] & ~(0xc0ULL << 56U)) | (0x80ULL << 56U);  // variant 1
   for (std::size_t nibble = 0; nibble < 32; ++nibble) {
     if (nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20) out += '-';
     out += hex[(words[nibble / 16] >> (60 - 4 * (nibble % 16))) & 0xfU];

@@ -11,9 +11,9 @@
 namespace warmroute::http {
 
 struct RequestForwarding {
-  std::string_view target;           ///< origin form: path and query as the client wrote them
-  std::string_view request_id;       ///< replaces or adds x-request-id
-  bool has_body = false;             ///< a Content-Length is written
+  std::string_view target;      ///< origin form: path and query as the client wrote them
+  std::string_view request_id;  ///< replaces or adds x-request-id
+  bool has_body = false;        ///< a Content-Length is written
   std::uint64_t content_length = 0;
   bool drop_content_encoding = false;  ///< the decoded body goes out
   bool drop_authorization = false;     ///< the router itself checked it
@@ -26,8 +26,8 @@ void append_request_head(std::string& out, const Head& client, const RequestForw
 
 struct ResponseForwarding {
   std::string_view request_id;
-  std::string_view date;         ///< used when the engine sent none
-  Framing framing;               ///< as sent to the client
+  std::string_view date;  ///< used when the engine sent none
+  Framing framing;        ///< as sent to the client
   /// For HEAD, 204 and 304: pass the engine's own Content-Length though there is no body.
   bool keep_content_length = false;
   bool close = false;

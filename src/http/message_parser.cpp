@@ -46,8 +46,7 @@ class BeastParser final : public beast::http::basic_parser<IsRequest> {
   using string_view = beast::string_view;
   static std::string_view std_view(string_view text) { return {text.data(), text.size()}; }
 
-  void on_request_impl(beast::http::verb, string_view method, string_view target, int version,
-                       error_code&) override {
+  void on_request_impl(beast::http::verb, string_view method, string_view target, int version, error_code&) override {
     head->method = std_view(method);
     head->target = std_view(target);
     head->version = version;
@@ -129,6 +128,10 @@ BodyState MessageParser<IsRequest>::parse_body(std::string_view data, Pieces& pi
   }
   parser_->pieces = nullptr;
   if (ec) return BodyState::bad;
+  // Beast waits for CRLF in chunk headers and trailers for ever; a bare LF will not become one.
+  const auto rest = data.substr(used);
+  for (auto at = rest.find('\n'); at != std::string_view::npos; at = rest.find('\n', at + 1))
+    if (at == 0 || rest[at - 1] != '\r') return BodyState::bad;
   return parser_->is_done() ? BodyState::complete : BodyState::need_more;
 }
 

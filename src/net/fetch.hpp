@@ -14,10 +14,10 @@
 namespace warmroute::net {
 
 struct FetchRequest {
-  std::string ip;            ///< textual address, no brackets
+  std::string ip;  ///< textual address, no brackets
   std::uint16_t port = 0;
   std::string target = "/";
-  const ClientTls* tls = nullptr;  ///< null: clear text
+  const ClientTls* tls = nullptr;           ///< null: clear text
   std::chrono::milliseconds timeout{2000};  ///< whole exchange, connect included
   std::size_t body_limit_bytes = 8U << 20U;
 };

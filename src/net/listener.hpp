@@ -19,7 +19,7 @@ class Listener {
   using OnConnection = std::function<void(Worker&, Socket)>;
 
   struct Options {
-    std::string address;          ///< empty: all, IPv6 dual stack, IPv4 alone where IPv6 is missing
+    std::string address;  ///< empty: all, IPv6 dual stack, IPv4 alone where IPv6 is missing
     std::uint16_t port = 0;
     std::size_t max_connections = 0;  ///< of all workers together; 0: none
   };

@@ -8,9 +8,7 @@
 
 namespace warmroute::net {
 
-Worker::Worker(unsigned index) : index_(index), scratch_(new char[scratch_bytes]) {
-  work_.emplace(io_.get_executor());
-}
+Worker::Worker(unsigned index) : index_(index), scratch_(new char[scratch_bytes]) { work_.emplace(io_.get_executor()); }
 
 Worker::~Worker() { join(); }
 

@@ -50,7 +50,8 @@ class Attempt {
         match_(match),
         pod_(pod),
         guard_(std::move(guard)),
-        gauge_(exchange.shared.metrics->active_upstream(match.server_key, match.route_key, exchange.record.upstream_model)),
+        gauge_(exchange.shared.metrics->active_upstream(match.server_key, match.route_key,
+                                                        exchange.record.upstream_model)),
         outgoing_(outgoing),
         deadline_(
             exchange.session.context().worker.deadlines(),
@@ -122,8 +123,7 @@ void Attempt::wake() {
 std::chrono::milliseconds Attempt::limited(std::chrono::milliseconds limit) const {
   const auto total = exchange_.shared.settings.total_timeout;
   if (total.count() == 0) return limit;
-  const auto spent =
-      std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - exchange_.record.started);
+  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - exchange_.record.started);
   return std::min(limit, std::max(total - spent, std::chrono::milliseconds(0)));
 }
 
@@ -153,8 +153,7 @@ net::Task<std::optional<Error>> Attempt::connect() {
   exchange_.shared.counters.connects->inc();
   socket->set_option(boost::asio::ip::tcp::no_delay(true), ec);
   net::SslPtr tls;
-  if (match_.server->spec.https)
-    tls = exchange_.shared.client_tls->session(socket->native_handle(), pod_.record->ip());
+  if (match_.server->spec.https) tls = exchange_.shared.client_tls->session(socket->native_handle(), pod_.record->ip());
   engine_ = std::make_unique<net::Connection>(std::move(*socket), std::move(tls));
   deadline_.set_after(limited(header_limit));
   co_return std::nullopt;
@@ -238,7 +237,8 @@ net::Task<std::optional<Error>> Attempt::receive_head() {
     const auto got = co_await read_engine();
     if (gone()) co_return failure(Errc::cancelled, "client closed the connection", nothing_came);
     if (late_) co_return failure(Errc::timeout, "no response head in time", nothing_came);
-    if (got.status == Io::eof) co_return failure(Errc::closed, "connection closed before the response head", nothing_came);
+    if (got.status == Io::eof)
+      co_return failure(Errc::closed, "connection closed before the response head", nothing_came);
     if (got.status != Io::ok) co_return failure(Errc::reset, "connection lost before the response head", nothing_came);
     nothing_came = false;
     input.append({exchange_.session.context().worker.scratch().data(), got.bytes});
@@ -404,10 +404,18 @@ void Attempt::settle(End end) noexcept {
   guard_.release();
   const auto& counters = exchange_.shared.counters;
   switch (end) {
-    case End::complete: counters.outcome_complete->inc(); break;
-    case End::failed_before_first_byte: counters.outcome_failed->inc(); break;
-    case End::cut: counters.outcome_cut->inc(); break;
-    case End::client_left: counters.outcome_client_left->inc(); break;
+    case End::complete:
+      counters.outcome_complete->inc();
+      break;
+    case End::failed_before_first_byte:
+      counters.outcome_failed->inc();
+      break;
+    case End::cut:
+      counters.outcome_cut->inc();
+      break;
+    case End::client_left:
+      counters.outcome_client_left->inc();
+      break;
   }
   exchange_.record.end = end;
   if (!sent_ || !pod) return;
@@ -491,7 +499,8 @@ Outgoing prepare(Exchange& exchange, const route::Match& match) {
 // The interval before a retry, cut short when the client leaves or the router drains.
 class Pause {
  public:
-  Pause(Exchange& exchange, std::chrono::milliseconds length) : exchange_(exchange), timer_(exchange.session.context().worker.io()) {
+  Pause(Exchange& exchange, std::chrono::milliseconds length)
+      : exchange_(exchange), timer_(exchange.session.context().worker.io()) {
     timer_.expires_after(length);
   }
   net::Task<> wait() {
@@ -518,7 +527,8 @@ void on_client_left(void* owner) {
   if (current.pause != nullptr) current.pause->cancel();
 }
 
-net::Task<> answer_kept(Exchange& exchange, KeptAnswer kept) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_kept(Exchange& exchange,
+                        KeptAnswer kept) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& record = exchange.record;
   const auto& head = kept.answer.head;
   if (exchange.shared.draining.load(std::memory_order_relaxed)) exchange.keep_alive = false;
@@ -545,7 +555,8 @@ net::Task<> answer_kept(Exchange& exchange, KeptAnswer kept) {  // NOLINT(cppcor
 
 }  // namespace
 
-net::Task<> forward(Exchange& exchange, route::Match match) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> forward(Exchange& exchange,
+                    route::Match match) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& record = exchange.record;
   const auto& server = *match.server;
   exchange.states = exchange.shared.pipeline->new_states();

@@ -8,6 +8,7 @@ namespace warmroute::proxy {
 
 /// Schedules the request on the pods of match.server and tries the candidates until one answered, or answers with an
 /// error. match.server has pods.
-net::Task<> forward(Exchange& exchange, route::Match match);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> forward(Exchange& exchange,
+                    route::Match match);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

@@ -55,7 +55,8 @@ Taken take_length(Exchange& exchange) {
 }
 
 // Reads once; straight into the body where its length is known.
-net::Task<net::IoResult> read_more(Exchange& exchange, bool chunked) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<net::IoResult> read_more(Exchange& exchange,
+                                   bool chunked) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& session = exchange.session;
   for (;;) {
     std::span<char> room = session.context().worker.scratch();
@@ -83,17 +84,23 @@ net::Task<net::IoResult> read_more(Exchange& exchange, bool chunked) {  // NOLIN
   }
 }
 
-net::Task<std::optional<Refusal>> receive(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<std::optional<Refusal>> receive(
+    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const bool chunked = exchange.head.framing.kind == http::Framing::Kind::chunked;
   auto& session = exchange.session;
   session.reset_client_late();
   for (;;) {
     switch (chunked ? take_chunked(exchange) : take_length(exchange)) {
-      case Taken::complete: co_return std::nullopt;
-      case Taken::bad: co_return Refusal{ErrorKind::bad_framing, "malformed chunked request body"};
-      case Taken::too_large: co_return too_large(exchange);
-      case Taken::no_room: co_return no_room();
-      case Taken::need_more: break;
+      case Taken::complete:
+        co_return std::nullopt;
+      case Taken::bad:
+        co_return Refusal{ErrorKind::bad_framing, "malformed chunked request body"};
+      case Taken::too_large:
+        co_return too_large(exchange);
+      case Taken::no_room:
+        co_return no_room();
+      case Taken::need_more:
+        break;
     }
     session.client_deadline().set_after(exchange.shared.settings.client_body_timeout);
     const auto got = co_await read_more(exchange, chunked);
@@ -107,10 +114,12 @@ net::Task<std::optional<Refusal>> receive(Exchange& exchange) {  // NOLINT(cppco
 }
 
 std::optional<Refusal> decode_gzip(Exchange& exchange) {
+  if (exchange.shared.settings.compat) return std::nullopt;  // Go reads the bytes as they are, and fails on them
   const auto coding = exchange.head.first(http::FieldName::content_encoding);
   if (coding.empty() || http::equals_ignoring_case(coding, "identity")) return std::nullopt;
   if (!http::equals_ignoring_case(coding, "gzip") && !http::equals_ignoring_case(coding, "x-gzip"))
-    return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding is not supported; send gzip or none"};
+    return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding \"" + std::string(coding.substr(0, 64)) +
+                                                        "\" is not supported; send gzip or none"};
   if (exchange.body.empty()) return std::nullopt;
   exchange.gzip = true;
   const auto limit = exchange.shared.settings.max_body_bytes;
@@ -123,7 +132,8 @@ std::optional<Refusal> decode_gzip(Exchange& exchange) {
 
 }  // namespace
 
-net::Task<std::optional<openai::Refusal>> read_body(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<std::optional<openai::Refusal>> read_body(
+    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const auto& framing = exchange.head.framing;
   if (framing.kind == http::Framing::Kind::none || (framing.kind == http::Framing::Kind::length && framing.length == 0))
     co_return std::nullopt;

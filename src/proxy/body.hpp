@@ -10,6 +10,7 @@ namespace warmroute::proxy {
 
 /// Reads (and decodes, for gzip) the body. A refusal says how to answer; empty: the body is there. When the client
 /// left, session.client_left() is set or its connection is closed.
-net::Task<std::optional<openai::Refusal>> read_body(Exchange& exchange);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<std::optional<openai::Refusal>> read_body(
+    Exchange& exchange);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

@@ -38,14 +38,14 @@ struct Settings {
 
 /// Counters of our own beside the drop-in families.
 struct ProxyCounters {
-  metrics::Counter* retries = nullptr;                ///< attempts after the first
+  metrics::Counter* retries = nullptr;  ///< attempts after the first
   metrics::Counter* fresh_connection_retries = nullptr;
-  metrics::Counter* connects = nullptr;               ///< new connections to engines
-  metrics::Counter* outcome_complete = nullptr;       ///< warmroute_attempts_total{outcome=...}
+  metrics::Counter* connects = nullptr;          ///< new connections to engines
+  metrics::Counter* outcome_complete = nullptr;  ///< warmroute_attempts_total{outcome=...}
   metrics::Counter* outcome_failed = nullptr;
   metrics::Counter* outcome_cut = nullptr;
   metrics::Counter* outcome_client_left = nullptr;
-  metrics::Counter* refused_heads = nullptr;          ///< answered before a head was understood
+  metrics::Counter* refused_heads = nullptr;  ///< answered before a head was understood
 };
 
 struct Shared {
@@ -53,14 +53,14 @@ struct Shared {
   ProxyCounters counters;
   schedule::Pipeline* pipeline = nullptr;
   metrics::RequestMetrics* metrics = nullptr;
-  metrics::AccessLog* access_log = nullptr;      ///< null: disabled
-  metrics::Registry* registry = nullptr;         ///< for --expose-metrics-on-router-port
-  const net::ServerTls* server_tls = nullptr;    ///< null: clear text
+  metrics::AccessLog* access_log = nullptr;    ///< null: disabled
+  metrics::Registry* registry = nullptr;       ///< for --expose-metrics-on-router-port
+  const net::ServerTls* server_tls = nullptr;  ///< null: clear text
   const net::ClientTls* client_tls = nullptr;
-  std::function<void(PodId)> connect_failed;     ///< any thread
+  std::function<void(PodId)> connect_failed;  ///< any thread
   std::atomic<bool> ready{false};
-  std::atomic<bool> draining{false};  ///< SIGTERM was seen: answers carry Connection: close
-  std::atomic<bool> closing{false};   ///< no new connections any more: idle ones are closed
+  std::atomic<bool> draining{false};             ///< SIGTERM was seen: answers carry Connection: close
+  std::atomic<bool> closing{false};              ///< no new connections any more: idle ones are closed
   std::atomic<std::uint64_t> buffered_bytes{0};  ///< of all request bodies
 };
 
@@ -96,7 +96,8 @@ class BufferBudget {
   [[nodiscard]] bool raise_to(std::uint64_t bytes) noexcept {
     if (bytes <= claimed_) return true;
     const auto more = bytes - claimed_;
-    if (shared_.buffered_bytes.fetch_add(more, std::memory_order_relaxed) + more > shared_.settings.max_buffered_bytes) {
+    if (shared_.buffered_bytes.fetch_add(more, std::memory_order_relaxed) + more >
+        shared_.settings.max_buffered_bytes) {
       shared_.buffered_bytes.fetch_sub(more, std::memory_order_relaxed);
       return false;
     }

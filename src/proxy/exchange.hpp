@@ -26,22 +26,22 @@ struct Exchange {
   base::Bytes bytes;
   http::Head head;
   http::RequestParser parser;
-  std::string path;            ///< decoded, without query
-  std::string_view target;     ///< origin form, as the client wrote it
+  std::string path;         ///< decoded, without query
+  std::string_view target;  ///< origin form, as the client wrote it
   std::string request_id;
-  bool logged = false;         ///< a /v1/ path: one line in the access log
-  bool keep_alive = true;      ///< the client's connection may serve another request
-  bool body_unread = false;    ///< the body was not read to its end: the connection cannot go on
+  bool logged = false;       ///< a /v1/ path: one line in the access log
+  bool keep_alive = true;    ///< the client's connection may serve another request
+  bool body_unread = false;  ///< the body was not read to its end: the connection cannot go on
 
   // Step 5: body
   BufferBudget budget;
-  base::Bytes body;            ///< as received, without transfer framing
-  std::string decoded;         ///< of a gzip body; empty otherwise
+  base::Bytes body;     ///< as received, without transfer framing
+  std::string decoded;  ///< of a gzip body; empty otherwise
   bool gzip = false;
   bool body_freed = false;
 
   // Step 6 to 8
-  std::string model;           ///< as the client wrote it; outlives the inspection
+  std::string model;  ///< as the client wrote it; outlives the inspection
   openai::Inspection inspection;
   std::vector<http::Edit> edits;
   schedule::States states;
@@ -50,9 +50,11 @@ struct Exchange {
   // Step 12
   model::RequestRecord record;
   metrics::GaugeGuard active, downstream;
-  bool answered = false;       ///< the head of an answer was given to the client's socket
+  bool answered = false;  ///< the head of an answer was given to the client's socket
 
-  [[nodiscard]] std::string_view readable_body() const noexcept { return gzip ? std::string_view(decoded) : body.view(); }
+  [[nodiscard]] std::string_view readable_body() const noexcept {
+    return gzip ? std::string_view(decoded) : body.view();
+  }
   /// What plugins see; `prompt` and `tools` are empty once the body was given back.
   [[nodiscard]] RequestView view() const noexcept {
     RequestView view;

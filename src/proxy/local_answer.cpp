@@ -9,22 +9,38 @@ namespace {
 
 std::string_view reason_phrase(int status) noexcept {
   switch (status) {
-    case 200: return "OK";
-    case 301: return "Moved Permanently";
-    case 307: return "Temporary Redirect";
-    case 400: return "Bad Request";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Request Entity Too Large";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 431: return "Request Header Fields Too Large";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return status < 500 ? "Error" : "Internal Server Error";
+    case 200:
+      return "OK";
+    case 301:
+      return "Moved Permanently";
+    case 307:
+      return "Temporary Redirect";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Request Entity Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 417:
+      return "Expectation Failed";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return status < 500 ? "Error" : "Internal Server Error";
   }
 }
 
@@ -64,17 +80,23 @@ std::string model_list(const route::Table& table) {
 
 openai::ErrorKind kind_of(const Error& error) noexcept {
   switch (error.code) {
-    case Errc::bad_version: return openai::ErrorKind::bad_version;
-    case Errc::unknown_coding: return openai::ErrorKind::unknown_coding;
-    case Errc::head_too_large: return openai::ErrorKind::head_too_large;
-    case Errc::timeout: return openai::ErrorKind::head_timeout;
-    default: return openai::ErrorKind::bad_framing;
+    case Errc::bad_version:
+      return openai::ErrorKind::bad_version;
+    case Errc::unknown_coding:
+      return openai::ErrorKind::unknown_coding;
+    case Errc::head_too_large:
+      return openai::ErrorKind::head_too_large;
+    case Errc::timeout:
+      return openai::ErrorKind::head_timeout;
+    default:
+      return openai::ErrorKind::bad_framing;
   }
 }
 
 }  // namespace
 
-net::Task<> answer(Exchange& exchange, LocalAnswer what) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer(Exchange& exchange,
+                   LocalAnswer what) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   if (exchange.body_unread || exchange.shared.draining.load(std::memory_order_relaxed)) exchange.keep_alive = false;
   std::string out;
   out.reserve(384 + what.body.size());
@@ -86,7 +108,8 @@ net::Task<> answer(Exchange& exchange, LocalAnswer what) {  // NOLINT(cppcoregui
   (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
 }
 
-net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind, std::string message) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind,
+                         std::string message) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const openai::ErrorForm form{exchange.shared.settings.compat,
                                exchange.record.path_label == model::PathLabel::messages};
   const auto reply = openai::render_error(kind, message, form);
@@ -102,7 +125,8 @@ net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind, std::string
   co_await answer(exchange, what);
 }
 
-net::Task<> answer_refusal(Session& session, Error error) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_refusal(Session& session,
+                           Error error) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const openai::ErrorForm form{session.shared().settings.compat, false};
   const auto reply = openai::render_error(kind_of(error), error.detail, form);
   LocalAnswer what;

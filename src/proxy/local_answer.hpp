@@ -18,13 +18,16 @@ struct LocalAnswer {
 };
 
 /// Writes an answer for `exchange`; honours HEAD, Connection and the state of the body. Sets record.status.
-net::Task<> answer(Exchange& exchange, LocalAnswer what);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer(Exchange& exchange,
+                   LocalAnswer what);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 /// An error of decision 3.1. Fills status and error fields of the record.
-net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind, std::string message);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind,
+                         std::string message);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 /// Before there is a request: the head could not be read.
-net::Task<> answer_refusal(Session& session, Error error);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_refusal(Session& session,
+                           Error error);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 /// Paths that are not inference: true when the request was answered here.
 net::Task<bool> answer_locally(Exchange& exchange);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)

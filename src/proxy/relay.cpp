@@ -39,11 +39,11 @@ Relay::Relay(Exchange& exchange, EngineAnswer& answer, bool usage_was_added)
       scanner_(protocol(exchange.record.path_label), body_kind(answer.head), usage_was_added),
       event_stream_(body_kind(answer.head) == openai::BodyKind::event_stream) {
   const auto& head = answer.head;
-  const bool may_shrink = usage_was_added && event_stream_;
+  may_hold_ = usage_was_added && event_stream_;
   no_body_ = head.framing.kind == http::Framing::Kind::none;
   if (no_body_) {
     framing_ = {};
-  } else if (head.framing.kind == http::Framing::Kind::length && !may_shrink) {
+  } else if (head.framing.kind == http::Framing::Kind::length && !may_hold_) {
     framing_ = head.framing;
   } else if (exchange.head.version == 11) {
     framing_.kind = http::Framing::Kind::chunked;
@@ -118,7 +118,13 @@ Relay::Step Relay::take(std::string_view data, bool& flush_due) {
     scanner_.feed(scratch.joined, scratch.out);
   }
   const bool complete = state == http::BodyState::complete;
-  if (complete) scanner_.finish(scratch.out);
+  if (complete) {
+    if (may_hold_ && !scratch.out.empty()) {  // finish() ends the life of the views that feed() gave
+      emit(false, flush_due);
+      scratch.out.clear();
+    }
+    scanner_.finish(scratch.out);
+  }
   emit(complete, flush_due);
 
   if (input.empty()) {

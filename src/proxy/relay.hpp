@@ -11,7 +11,7 @@ namespace warmroute::proxy {
 
 /// An engine's answer whose head was read. `input` holds what came behind the head.
 struct EngineAnswer {
-  base::Bytes bytes;          ///< of the head; `head` points into it
+  base::Bytes bytes;  ///< of the head; `head` points into it
   http::Head head;
   http::ResponseParser parser;
   base::Bytes input;
@@ -42,8 +42,9 @@ class Relay {
   EngineAnswer& answer_;
   http::Framing framing_;  ///< towards the client
   openai::UsageScanner scanner_;
-  std::string head_;       ///< until it is sent
+  std::string head_;  ///< until it is sent
   bool event_stream_ = false, started_ = false, no_body_ = false;
+  bool may_hold_ = false;  ///< the scanner may take an event out
 };
 
 }  // namespace warmroute::proxy

@@ -67,7 +67,8 @@ Result<void> understand_head(Exchange& exchange) {
 }
 
 // Steps 5 and 6. A refusal is returned, not yet answered.
-net::Task<std::optional<openai::Refusal>> understand_body(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<std::optional<openai::Refusal>> understand_body(
+    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto refusal = co_await read_body(exchange);
   if (refusal) co_return refusal;
   const auto& shared = exchange.shared;
@@ -81,7 +82,8 @@ net::Task<std::optional<openai::Refusal>> understand_body(Exchange& exchange) { 
   const bool understood = openai::inspect(exchange.readable_body(), options, exchange.inspection, *refusal);
   exchange.model = std::move(exchange.inspection.model);
   record.model = exchange.model;
-  if (const auto declared = exchange.table->declared_name(record.model); !declared.empty()) record.model_label = declared;
+  if (const auto declared = exchange.table->declared_name(record.model); !declared.empty())
+    record.model_label = declared;
   if (!understood) co_return refusal;
   record.input_tokens = exchange.inspection.prompt_tokens_estimate;
   record.parsed = Steady::now();
@@ -113,7 +115,8 @@ net::Task<> route_and_forward(Exchange& exchange) {  // NOLINT(cppcoreguidelines
       co_await answer_error(exchange, ErrorKind::server_missing, "can't find model server: " + match.detail);
       co_return;
     case route::Match::Kind::not_supported:
-      co_await answer_error(exchange, ErrorKind::not_supported, match.detail + " is not supported by this build");
+      co_await answer_error(exchange, ErrorKind::not_supported,
+                            match.detail + ", which is not supported by this build");
       co_return;
     case route::Match::Kind::matched:
       break;
@@ -154,7 +157,8 @@ net::Task<> handle(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-refe
 
 }  // namespace
 
-net::Task<bool> serve_request(Session& session, base::Bytes head) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<bool> serve_request(Session& session,
+                              base::Bytes head) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   Exchange exchange(session, std::move(head));
   {
     const FinishGuard guard{exchange};

@@ -7,6 +7,7 @@ namespace warmroute::proxy {
 
 /// Serves the request whose head is in `head`; its body is read from the session. True when the client's connection
 /// may carry another request.
-net::Task<bool> serve_request(Session& session, base::Bytes head);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<bool> serve_request(Session& session,
+                              base::Bytes head);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

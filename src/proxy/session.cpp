@@ -9,7 +9,8 @@
 namespace warmroute::proxy {
 using net::Io;
 
-net::Task<> run_session(WorkerContext& context, net::Socket socket) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> run_session(WorkerContext& context,
+                        net::Socket socket) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   Session session(context, std::move(socket));
   co_await session.run();
 }
@@ -94,7 +95,8 @@ net::Task<Session::HeadState> Session::read_head() {
     while (got.status == Io::would_block || got.status == Io::would_block_write) {
       idle_ = !started;
       if (idle_ && shared().closing.load(std::memory_order_relaxed)) co_return HeadState::closed;
-      const auto ec = got.status == Io::would_block ? co_await client_.wait_readable() : co_await client_.wait_writable();
+      const auto ec =
+          got.status == Io::would_block ? co_await client_.wait_readable() : co_await client_.wait_writable();
       if (ec) co_return HeadState::closed;
       if (client_late_) {
         if (!started) co_return HeadState::closed;

@@ -74,6 +74,7 @@ class Session {
 };
 
 /// Spawned per accepted connection. The context outlives it (NOLINT: the worker owns both).
-net::Task<> run_session(WorkerContext& context, net::Socket socket);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> run_session(WorkerContext& context,
+                        net::Socket socket);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

@@ -205,7 +205,25 @@ void Files::start() {
 }
 
 config::Diagnostics check_resources(const std::string& path) {
-  return parse_file_set(read_file_set(path), path).diagnostics;
+  auto parsed = parse_file_set(read_file_set(path), path);
+  const auto not_supported = [&](std::string object, const char* feature) {
+    config::Diagnostic diagnostic;
+    diagnostic.severity = config::Diagnostic::Severity::warning;
+    diagnostic.file = path;
+    diagnostic.path = std::move(object);
+    diagnostic.message = std::string(feature) + " is not supported by this build; requests for it answer 503";
+    parsed.diagnostics.push_back(std::move(diagnostic));
+  };
+  for (const auto& route : parsed.documents.routes) {
+    if (route.rate_limit) not_supported("ModelRoute " + route.meta.key(), "rateLimit");
+    for (const auto& rule : route.rules)
+      for (const auto& target : rule ? rule->targets : std::vector<std::optional<model::TargetModel>>())
+        if (target && !target->external_provider_name.empty())
+          not_supported("ModelRoute " + route.meta.key(), "externalModelProviderName");
+  }
+  for (const auto& server : parsed.documents.servers)
+    if (server.pd_group) not_supported("ModelServer " + server.meta.key(), "pdGroup");
+  return parsed.diagnostics;
 }
 
 }  // namespace warmroute::source

@@ -23,7 +23,8 @@ std::string dns_safe(const std::string& host) {
 }  // namespace
 
 std::string static_pod_name(const std::string& name, const std::string& host, std::uint16_t port) {
-  return name + "-" + dns_safe(host) + "-" + std::to_string(port);
+  std::string pod = name + "-" + dns_safe(host);
+  return port == 0 ? pod : pod + "-" + std::to_string(port);
 }
 
 void append_static_pods(const config::StaticPods& document, const HostAddresses& hosts, std::vector<model::Pod>& out) {
@@ -33,7 +34,7 @@ void append_static_pods(const config::StaticPods& document, const HostAddresses&
     pod.meta.uid.clear();  // the document's, not the pod's
     pod.meta.labels = document.labels;
     pod.meta.name = static_pod_name(document.meta.name, endpoint.host, endpoint.port);
-    pod.port = endpoint.port;
+    if (endpoint.port != 0) pod.port = endpoint.port;
     pod.is_static = true;
     pod.ready = !document.meta.deletion_timestamp;
     if (endpoint.is_address) {

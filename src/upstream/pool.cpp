@@ -10,7 +10,8 @@ struct Pool::Idle {
         key(key_of),
         connection(std::move(kept)),
         deadline(
-            owner.deadlines_, [](void* idle) { static_cast<Idle*>(idle)->pool.drop(*static_cast<Idle*>(idle)); }, this) {}
+            owner.deadlines_, [](void* idle) { static_cast<Idle*>(idle)->pool.drop(*static_cast<Idle*>(idle)); },
+            this) {}
 
   Pool& pool;
   EngineKey key;
