@@ -1,0 +1,143 @@
+#include "net/connection.hpp"
+
+#include <sys/socket.h>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+
+#include "support/run_coro.hpp"
+#include "upstream/pool.hpp"
+
+using namespace warmroute;
+using namespace std::chrono_literals;
+using net::Io;
+
+namespace {
+
+// Two ends of a TCP connection over loopback.
+struct Pair {
+  explicit Pair(net::io_context& io) {
+    net::Acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+    net::Socket client(io), server(io);
+    client.connect(acceptor.local_endpoint());
+    acceptor.accept(server);
+    here = std::make_unique<net::Connection>(std::move(client));
+    there = std::make_unique<net::Connection>(std::move(server));
+  }
+  void send(std::string_view bytes) const {
+    const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
+    REQUIRE(there->try_write({&piece, 1}).bytes == bytes.size());
+  }
+  std::unique_ptr<net::Connection> here, there;
+};
+
+template <class Body>
+void run_coro(Body body) {
+  net::io_context io{1};
+  test::run_coro(io, body(io));
+}
+
+}  // namespace
+
+TEST_CASE("waiting, reading, end of stream", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    char buffer[16];
+    CHECK(pair.here->try_read(buffer).status == Io::would_block);
+    pair.send("abc");
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    auto got = pair.here->try_read(buffer);
+    CHECK(std::string(buffer, got.bytes) == "abc");
+    pair.there->close();
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    CHECK(pair.here->try_read(buffer).status == Io::eof);
+  });
+}
+
+TEST_CASE("close and interrupt end a wait", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    net::Timer timer(io, 20ms);
+    timer.async_wait([&](net::error_code) { pair.here->interrupt(); });
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    char buffer[16];
+    CHECK(pair.here->try_read(buffer).status == Io::would_block);
+    timer.expires_after(20ms);
+    timer.async_wait([&](net::error_code) { pair.here->close(); });
+    CHECK(co_await pair.here->wait_readable() == boost::asio::error::operation_aborted);
+    CHECK(co_await pair.here->wait_readable() == boost::asio::error::operation_aborted);
+  });
+}
+
+TEST_CASE("a watch reports, and its report serves the next wait", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    int reports = 0;
+    pair.here->watch([](void* count) { ++*static_cast<int*>(count); }, &reports);
+    pair.send("x");
+    net::Timer timer(io);
+    for (int i = 0; i < 100 && reports == 0; ++i) {
+      timer.expires_after(5ms);
+      co_await timer.async_wait(net::use_task);
+    }
+    CHECK(reports == 1);
+    CHECK(pair.here->readable());
+    CHECK(pair.here->peek().status == Io::ok);
+    pair.here->unwatch();
+    CHECK_FALSE(co_await pair.here->wait_readable());  // at once
+    char buffer[4];
+    CHECK(pair.here->try_read(buffer).bytes == 1);
+  });
+}
+
+TEST_CASE("the owner of a watch may destroy the connection inside", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    pair.here->watch([](void* owner) { static_cast<Pair*>(owner)->here.reset(); }, &pair);
+    pair.there->close();
+    net::Timer timer(io);
+    for (int i = 0; i < 100 && pair.here; ++i) {
+      timer.expires_after(5ms);
+      co_await timer.async_wait(net::use_task);
+    }
+    CHECK_FALSE(pair.here);
+  });
+}
+
+TEST_CASE("the pool gives the newest, drops what the engine closed and what a pod left behind", "[upstream][pool]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    net::DeadlineSet deadlines(io);
+    upstream::Pool pool(deadlines, 300ms);
+    const upstream::EngineKey a{{1, 1}, 8000}, b{{2, 1}, 8000};
+    CHECK_FALSE(pool.take(a));
+    Pair first(io), second(io), third(io), fourth(io);
+    auto* const newest = second.here.get();
+    pool.give(a, std::move(first.here));
+    pool.give(a, std::move(second.here));
+    pool.give(b, std::move(third.here));
+    CHECK(pool.idle() == 3);
+    const auto taken = pool.take(a);
+    CHECK(taken.get() == newest);
+    pool.forget({2, 1});
+    CHECK(pool.idle() == 1);
+    CHECK_FALSE(pool.take(b));
+
+    pool.give(b, std::move(fourth.here));
+    fourth.send("unasked");  // poisons it
+    net::Timer timer(io);
+    for (int i = 0; i < 100 && pool.idle() != 1; ++i) {
+      timer.expires_after(5ms);
+      co_await timer.async_wait(net::use_task);
+    }
+    CHECK(pool.idle() == 1);
+    for (int i = 0; i < 400 && pool.idle() != 0; ++i) {  // the idle limit
+      timer.expires_after(5ms);
+      co_await timer.async_wait(net::use_task);
+    }
+    CHECK(pool.idle() == 0);
+    deadlines.stop();
+  });
+}
