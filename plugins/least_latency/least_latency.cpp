@@ -30,8 +30,10 @@ struct Range {
   }
 };
 
-bool measured(const PodView& pod) noexcept {
-  return pod.load && !(pod.load->ttft_seconds <= 0) && !(pod.load->tpot_seconds <= 0);
+/// The pod's sample when both latencies were measured, else null.
+const LoadSample* measured(const PodView& pod) noexcept {
+  if (!pod.load || pod.load->ttft_seconds <= 0 || pod.load->tpot_seconds <= 0) return nullptr;
+  return &*pod.load;
 }
 
 std::string shortest(double value) {
@@ -52,16 +54,16 @@ class LeastLatency final : public ScorePlugin {
              std::span<std::int64_t> scores) const override {
     Range first, next;
     for (const auto& pod : pods) {
-      if (!measured(pod)) continue;
-      first.add(pod.load->ttft_seconds);
-      next.add(pod.load->tpot_seconds);
+      const LoadSample* load = measured(pod);
+      if (load == nullptr) continue;
+      first.add(load->ttft_seconds);
+      next.add(load->tpot_seconds);
     }
     for (std::size_t i = 0; i < pods.size(); ++i) {
       scores[i] = unmeasured_score;
-      if (!measured(pods[i])) continue;
-      const LoadSample& load = *pods[i].load;
-      scores[i] =
-          truncated_score(first.score(load.ttft_seconds) * factor_ + next.score(load.tpot_seconds) * (1 - factor_));
+      if (const LoadSample* load = measured(pods[i]))
+        scores[i] =
+            truncated_score(first.score(load->ttft_seconds) * factor_ + next.score(load->tpot_seconds) * (1 - factor_));
     }
     return true;
   }

@@ -20,7 +20,8 @@ class LeastRequest final : public FilterPlugin, public ScorePlugin {
   void filter(const RequestView&, RequestState*, std::span<const PodView> pods, std::span<bool> keep) const override {
     for (std::size_t i = 0; i < pods.size(); ++i) {
       // Unknown is not idle, but a pod is never dropped for missing metrics. NaN fails the comparison: dropped.
-      if (pods[i].load && !(pods[i].load->waiting < max_waiting_)) keep[i] = false;
+      const auto& load = pods[i].load;
+      if (load && !(load->waiting < max_waiting_)) keep[i] = false;
     }
   }
 

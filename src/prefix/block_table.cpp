@@ -126,13 +126,13 @@ struct alignas(64) BlockTable::Shard {
   /// Grows by a quarter at 85 % of the cells: a full table of 12-byte cells then costs 15 to 19 bytes for each.
   void make_room() {
     const std::size_t count = bucket_count.load(std::memory_order_relaxed);
-    if ((cell_count + 1) * 20U <= count * cells_per_bucket * 17U) return;
+    if ((std::size_t{cell_count} + 1) * 20U <= count * cells_per_bucket * 17U) return;
     resize(count + count / 4 + 1);
   }
 
   void shrink() noexcept {
     const std::size_t count = bucket_count.load(std::memory_order_relaxed);
-    if (cell_count != 0 && (count < 2 || cell_count * 5U > count * cells_per_bucket * 2U)) return;
+    if (cell_count != 0 && (count < 2 || std::size_t{cell_count} * 5U > count * cells_per_bucket * 2U)) return;
     if (cell_count == 0) sets.reset();
     try {
       resize(cell_count == 0 ? 0 : count * 3 / 5 + 1);
@@ -253,6 +253,7 @@ std::size_t BlockTable::probe(std::uint64_t hash, std::span<const std::uint64_t>
 void BlockTable::prefetch(std::uint64_t hash) const noexcept {
   const Shard& shard = shard_of(hash);
   const auto base = reinterpret_cast<std::uintptr_t>(shard.buckets.load(std::memory_order_relaxed));
+  // An integer, because pointer and count may be of different moments. NOLINTNEXTLINE(performance-no-int-to-ptr)
   __builtin_prefetch(reinterpret_cast<const void*>(base + shard.home(hash) * sizeof(Bucket)));
 }
 

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Pipeline>> build_pipeline(const PipelineConfig& config, c
     if (*plugin) scorers.push_back({std::move(*plugin), weight});
   }
   if (scorers.empty()) host.warning("no score plugin is enabled: pods are chosen at random");
-  return std::make_unique<Pipeline>(std::move(filters), std::move(scorers), timing);
+  return std::make_unique<Pipeline>(filters, scorers, timing);
 }
 
 }  // namespace warmroute::schedule

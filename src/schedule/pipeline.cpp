@@ -113,7 +113,8 @@ void log_scores(std::string_view name, std::span<const PodView> pods, std::span<
 
 }  // namespace
 
-Pipeline::Pipeline(std::vector<std::shared_ptr<Plugin>> filters, std::vector<Scorer> scorers, Timing* timing)
+Pipeline::Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const std::vector<Scorer>& scorers,
+                   Timing* timing)
     : timing_(timing) {
   for (const auto& plugin : filters) {
     auto* role = dynamic_cast<FilterPlugin*>(plugin.get());

@@ -45,7 +45,7 @@ class Pipeline {
     std::int64_t weight = 1;
   };
   /// Plugins in order; an object in several roles appears in both lists. `timing` outlives the pipeline, may be null.
-  Pipeline(std::vector<std::shared_ptr<Plugin>> filters, std::vector<Scorer> scorers, Timing* timing);
+  Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const std::vector<Scorer>& scorers, Timing* timing);
 
   [[nodiscard]] States new_states() const;
   [[nodiscard]] Decision run(const RequestView& request, States& states, std::span<const PodView> pods) const;

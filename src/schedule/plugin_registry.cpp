@@ -1,6 +1,7 @@
 #include "warmroute/plugin_registry.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <stdexcept>
@@ -26,16 +27,10 @@ bool is_int64(double number) noexcept { return std::trunc(number) == number && n
 }  // namespace
 
 std::string_view Value::type_name() const noexcept {
-  struct Names {
-    std::string_view operator()(std::monostate) const { return "null"; }
-    std::string_view operator()(bool) const { return "a boolean"; }
-    std::string_view operator()(std::int64_t) const { return "an integer"; }
-    std::string_view operator()(double) const { return "a fraction"; }
-    std::string_view operator()(const std::string&) const { return "a string"; }
-    std::string_view operator()(const List&) const { return "a list"; }
-    std::string_view operator()(const Map&) const { return "a mapping"; }
-  };
-  return std::visit(Names{}, data);
+  constexpr std::array<std::string_view, 7> names{"null",     "a boolean", "an integer", "a fraction",
+                                                  "a string", "a list",    "a mapping"};
+  static_assert(names.size() == std::variant_size_v<decltype(data)>);
+  return names[data.index()];
 }
 
 bool Args::readable() const noexcept { return root_.is_null() || std::holds_alternative<Value::Map>(root_.data); }
