@@ -153,6 +153,8 @@ def run_record(record, log_format="json"):
         engines = make_engines(record["engines"])
         router = Router("---\n".join(record["world"]), config_text(spec), flags, spec["env"], log_format, slot,
                         start=False)
+        if "protocol: https" in json.dumps(record["world"]):
+            router.command.append("--connect-timeout=700ms")  # the engine says nothing to a TLS hello
         with router:
             _start(router, tls)
             if record["name"] == "tls-alpn":
@@ -201,16 +203,18 @@ def _observe(router, response, state, engines, seen_before, lines_due, expect):
             if seen.get("peer_closed"):
                 engine = engines[seen["engine"]]
                 wait_for(lambda e=engine: e.requests and e.requests[-1].peer_closed_at, 3, "engine side closed")
-    lines = []
     if lines_due:
-        wait_for(lambda: len(router.log_lines()) >= lines_due, 5, f"{lines_due} access-log lines")
+        try:
+            wait_for(lambda: len(router.log_lines()) >= lines_due, 3, f"{lines_due} access-log lines")
+        except AssertionError:
+            pass  # a missing line is a difference, which the comparison reports
     lines = router.log_lines()[lines_due - 1 if lines_due else 0:]
     seen = sorted((s for name, e in engines.items() for s in e.requests[seen_before[name]:]), key=lambda s: s.at)
     return {
         "status": response.status,
         "ended": response.ended,
         "framing": response.framing,
-        "headers": [(n.lower(), v) for n, v in response.headers],
+        "headers": [(n.lower(), v.replace(router.slot.prefix, "127.0.1.")) for n, v in response.headers],
         "body": response.body,
         "interim": response.interim,
         "connection_after": state,

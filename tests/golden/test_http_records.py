@@ -52,7 +52,7 @@ def expectations(name):
     return out, hits
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def runs(request):
     """Every selected record is run twice, with both access-log formats, several records at once."""
     wanted = {item.callspec.params["name"] for item in request.session.items

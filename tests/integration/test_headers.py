@@ -26,7 +26,8 @@ def test_end_to_end_request_headers_pass_and_nothing_is_added(made):
     assert len(seen.headers.all("Content-Length")) == 1
 
 
-def test_hop_by_hop_request_headers_stay(made):
+def test_hop_by_hop_request_headers_stay(stack):
+    made = stack(flags=["--workers=1"])
     headers = [("Connection", "X-Local, close"), ("X-Local", "1"), ("Keep-Alive", "timeout=5"), ("TE", "trailers"),
                ("Proxy-Authorization", "x"), ("Proxy-Connection", "keep-alive"), ("Upgrade", "h2c"),
                ("Trailer", "X-T")]
@@ -69,7 +70,7 @@ def test_date_is_added_when_the_engine_sent_none(made):
 
 
 @pytest.mark.parametrize("given, kept", [
-    ("abc-123", True), ("x" * 128, True), ("a b!~", True),
+    ("abc-123", True), ("x" * 128, True), ("a!~/", True),
     ("x" * 129, False), ("caf\u00e9", False), ("", False), ("a\tb", False),
 ])
 def test_request_ids(made, given, kept):

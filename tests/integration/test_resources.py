@@ -171,7 +171,7 @@ def test_nothing_is_recorded_for_an_incarnation_that_left(stack):
     thread.start()
     made.engine.wait_requests(1)
     follow(made, world.join(world.model_server("ms-a", "a"), world.route("mr-a", "m-a", "ms-a")))
-    wait_for(lambda: made.router.chat("m-a").status == 503, 5)
+    wait_for(lambda: made.router.debug("/debug/config_dump/pods").json() == {"pods": None}, 5)
     gate.set()
     thread.join()
     assert got[0].text == "late"
@@ -188,7 +188,7 @@ def test_a_pod_that_leaves_finishes_its_stream(stack):
         conn.read_head()
         conn.read_event()
         follow(made, world.model_server("ms-a", "a"))
-        wait_for(lambda: made.router.chat().status == 404, 5)
+        wait_for(lambda: made.router.debug("/debug/config_dump/pods").json() == {"pods": None}, 5)
         gate.set()
         assert conn.read_event() == DONE_EVENT.encode() and conn.read_event() == b""
 

@@ -130,7 +130,7 @@ def https_stack(stack, authority, flags, san=None, names=None):
 
 
 def test_https_engine_with_a_trusted_certificate(stack, authority):
-    made = https_stack(stack, authority, [f"--upstream-ca={authority.cert}"])
+    made = https_stack(stack, authority, [f"--upstream-ca={authority.cert}", "--workers=1"])
     for _ in range(3):
         assert made.router.chat().text == "secret"
     assert len({s.connection for s in made.engine.requests}) == 1
@@ -154,8 +154,9 @@ def test_https_engine_without_verification(stack, authority):
 
 
 def test_https_to_a_clear_text_engine_never_speaks_clear_text(stack, authority):
-    made = stack(server=world.model_server("ms-a", "a", protocol="https"), flags=["--upstream-insecure"])
-    assert made.router.chat().status == 503 and made.asked() == []
+    made = stack(server=world.model_server("ms-a", "a", protocol="https"),
+                 flags=["--upstream-insecure", "--connect-timeout=700ms"])
+    assert made.router.chat().status in (503, 504) and made.asked() == []  # the handshake is part of connecting
 
 
 def test_https_engine_by_name_gets_sni(stack, authority):

@@ -206,8 +206,11 @@ class Router:
     # looking at it
 
     def stderr(self):
-        with open(self.stderr_path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        try:
+            with open(self.stderr_path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:  # never started
+            return ""
 
     def stdout(self):
         with open(self.stdout_path, encoding="utf-8", errors="replace") as file:
