@@ -352,7 +352,9 @@ void Router::abort_sessions() {
   for (auto& context : contexts_)
     boost::asio::post(context->worker.io(), [&context = *context] {
       context.worker.tasks().close();
-      for (auto* session : context.sessions) session->abort();
+      // A copy: a session may end, and leave the list, inside abort().
+      const std::vector<proxy::Session*> sessions(context.sessions.begin(), context.sessions.end());
+      for (auto* session : sessions) session->abort();
     });
 }
 

@@ -17,7 +17,6 @@ using namespace warmroute;
 struct Seen {
   bool head = false, bad = false, complete = false;
   std::string body;
-  friend bool operator==(const Seen&, const Seen&) = default;
 };
 
 template <bool IsRequest>
