@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 from support import world
@@ -101,7 +100,6 @@ def test_killing_one_of_four_engines_under_load(mocks):
     assert 0 < cut[0] < STREAMS * 0.6  # the dead engine's streams, and only they
     made.router.wait_metric("kthena_router_active_requests", 0)
     made.router.wait_metric("kthena_router_active_upstream_requests", 0)
-    assert time.monotonic() > 0
 
 
 def test_engine_that_restarts_in_place_is_used_again(mocks):
@@ -110,12 +108,11 @@ def test_engine_that_restarts_in_place_is_used_again(mocks):
     engines[0].wait()
     for number in range(20):
         assert made.router.chat(content=str(number), max_tokens=1).status == 200
-    engines[0] = subprocess.Popen([MOCK_ENGINE, f"--bind={made.slot.ip(1)}", "--port=8000", "--model=real-a"],
+    engines[0] = subprocess.Popen([MOCK_ENGINE, f"--bind={made.slot.ip(1)}", "--port=8000", "--model=real-a", "--name=again"],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def used():
-        made.router.chat(content=str(random.random()), max_tokens=1)
-        return made.router.log_lines()[-1].find('"selected_pod":"a-1"') > 0 and \
-            '"upstream_attempts":1' in made.router.log_lines()[-1]
+        answer = made.router.chat(content=str(random.random()), max_tokens=1)
+        return answer.headers.get("x-mock-engine") == "again"
 
     wait_for(used, 10, "the restarted engine to answer", 0.02)

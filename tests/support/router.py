@@ -126,13 +126,18 @@ class Router:
             self.process = subprocess.Popen(self.command, env=self.env, stdout=out, stderr=err)
         self.started_at = time.monotonic()
         if wait_ready:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.process.kill()
+                self.process.wait()
+                raise
         return self
 
     def wait_ready(self, timeout=15.0):
         def ready():
             if self.process.poll() is not None:
-                raise AssertionError(f"the router ended with {self.process.returncode}:\n{self.stderr()[-4000:]}")
+                raise AssertionError(f"the router ended with {self.process.returncode}:\n{self.log_tail()}")
             return self.try_get("/readyz").status == 200
 
         wait_for(ready, timeout, "ready", 0.005)
@@ -150,14 +155,14 @@ class Router:
             if self.process is not None and self.process.poll() is None:
                 self.process.send_signal(signal.SIGINT)
                 try:
-                    self.wait_exit(10)
+                    self.process.wait(10 * SLOW)
                 except subprocess.TimeoutExpired:
                     self.process.kill()
                     self.process.wait()
                     if check:
-                        raise AssertionError("the router did not end within 10 s of SIGINT:\n" + self.stderr()[-3000:])
-                if check:
-                    assert self.process.returncode == 0, f"exit code {self.process.returncode}\n{self.stderr()[-3000:]}"
+                        raise AssertionError("the router did not end within 10 s of SIGINT:\n" + self.log_tail())
+            if check and self.process is not None and self.exit_code is None:
+                assert self.process.returncode == 0, f"exit code {self.process.returncode}\n{self.log_tail()}"
             report = SANITIZER_REPORT.search(self.stderr())
             if check and report:
                 raise AssertionError(self.stderr()[-8000:])
@@ -211,6 +216,10 @@ class Router:
                 return file.read()
         except FileNotFoundError:  # never started
             return ""
+
+    def log_tail(self):
+        """The last part of the log, without the list of flags."""
+        return "\n".join(line for line in self.stderr().splitlines() if "] Flag: " not in line)[-4000:]
 
     def stdout(self):
         with open(self.stdout_path, encoding="utf-8", errors="replace") as file:
