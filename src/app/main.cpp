@@ -1,4 +1,4 @@
-// Parse, check, run; exit codes: 0 after an orderly end, 1 when the start failed, 2 for wrong usage.
+// Parse, check, run; exit codes: 0 after an orderly end, 255 when the start failed, 2 for wrong usage.
 
 #include <csignal>
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace warmroute;
 int die(const std::string& message) {
   log::write(log::Level::fatal, message);
   log::stop();
-  return 1;
+  return 255;  // as klog.Fatal
 }
 
 int serve(const app::Options& options) {

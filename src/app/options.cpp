@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int usage_exit = 2;  // as Go's flag package
-constexpr int invalid_exit = 1;
+constexpr int invalid_exit = 255;  // as klog.Fatal
 
 /// Ends the parsing: what is printed, and the exit code.
 struct Stop {

@@ -257,8 +257,8 @@ void Router::start_poller() {
           ->counter("warmroute_pod_scrape_failures_total", "Scrapes of the pod that gave no sample",
                     {{"pod", pod.key()}})
           .inc();
-    update_ready();
   };
+  hooks.first_round_done = [this] { update_ready(); };
   poller_ = std::make_unique<scrape::Poller>(control_, poll, client_tls_.get(), std::move(hooks));
 }
 

@@ -18,8 +18,13 @@ using Clock = std::chrono::steady_clock;
 
 class PodRecord {
  public:
-  PodRecord(PodId id, std::string name, std::string ns, std::string ip)
-      : id_(id), name_(std::move(name)), ns_(std::move(ns)), key_(ns_ + "/" + name_), ip_(std::move(ip)) {}
+  PodRecord(PodId id, std::string name, std::string ns, std::string ip, std::string host = {})
+      : id_(id),
+        name_(std::move(name)),
+        ns_(std::move(ns)),
+        key_(ns_ + "/" + name_),
+        ip_(std::move(ip)),
+        host_(std::move(host)) {}
   PodRecord(const PodRecord&) = delete;
   PodRecord& operator=(const PodRecord&) = delete;
 
@@ -28,6 +33,9 @@ class PodRecord {
   [[nodiscard]] const std::string& ns() const noexcept { return ns_; }
   [[nodiscard]] const std::string& key() const noexcept { return key_; }  ///< namespace/name
   [[nodiscard]] const std::string& ip() const noexcept { return ip_; }
+
+  /// What TLS verifies and sends as SNI: the host name where there is one, else the address.
+  [[nodiscard]] const std::string& host() const noexcept { return host_.empty() ? ip_ : host_; }
 
   [[nodiscard]] std::int64_t in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
 
@@ -45,7 +53,7 @@ class PodRecord {
  private:
   friend class InFlightGuard;
   const PodId id_;
-  const std::string name_, ns_, key_, ip_;
+  const std::string name_, ns_, key_, ip_, host_;
   alignas(64) std::atomic<std::int64_t> in_flight_{0};
   std::atomic<bool> left_{false};
   // A sequence lock whose fields are atomics themselves, so that the thread sanitizer understands it too.

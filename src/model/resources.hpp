@@ -116,6 +116,7 @@ struct ModelServer {
 struct Pod {
   ObjectMeta meta;
   std::string ip;           ///< textual IPv4 or IPv6, without brackets
+  std::string host;         ///< name the address was looked up from (StaticPods); empty: none
   std::optional<std::uint16_t> port;  ///< own port (StaticPods); wins over the ModelServer's workloadPort
   bool ready = true;        ///< Running, Ready, not terminating
   std::string phase = "Running";

@@ -62,14 +62,14 @@ bool routable(const Pod& pod) noexcept { return pod.ready && !pod.meta.deletion_
 
 /// What makes two sightings of one namespace/name the same incarnation, apart from the engine's process start.
 struct Identity {
-  std::string uid, ip;
+  std::string uid, ip, host;
   std::optional<std::uint16_t> port;
   std::optional<std::string> container_start;
   bool is_static = false;
   friend bool operator==(const Identity&, const Identity&) = default;
 
   explicit Identity(const Pod& pod)
-      : uid(pod.meta.uid), ip(pod.ip), port(pod.port), container_start(pod.container_start), is_static(pod.is_static) {}
+      : uid(pod.meta.uid), ip(pod.ip), host(pod.host), port(pod.port), container_start(pod.container_start), is_static(pod.is_static) {}
 };
 
 /// A pod that is ready and selected by a ModelServer.
@@ -148,7 +148,8 @@ struct Store::Impl {
     id.generation = ++last_generation;
     by_slot[id.slot] = &pod;
     const std::size_t slash = key.find('/');
-    pod.record = std::make_shared<PodRecord>(id, key.substr(slash + 1), key.substr(0, slash), pod.identity.ip);
+    pod.record = std::make_shared<PodRecord>(id, key.substr(slash + 1), key.substr(0, slash), pod.identity.ip,
+                                             pod.identity.host);
     pod.loaded_models = no_models();
     pod.process_start.reset();
     pod.up = true;

@@ -69,6 +69,20 @@ Connection::~Connection() {
   close();
 }
 
+IoResult Connection::try_handshake() noexcept {
+  watch_->ready = false;
+  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result == 1) return {Io::ok, 0, {}};
+  return ssl_failure(ssl_.get(), result, true);
+}
+
+std::string Connection::tls_failure() const {
+  const long verdict = SSL_get_verify_result(ssl_.get());
+  return verdict == X509_V_OK ? "the engine does not speak TLS as expected" : X509_verify_cert_error_string(verdict);
+}
+
 IoResult Connection::try_read(std::span<char> into) noexcept {
   watch_->ready = false;
   if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "net/task.hpp"
 #include "net/tls.hpp"
@@ -38,6 +39,10 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  /// TLS only: would_block waits for a read, would_block_write for a write.
+  [[nodiscard]] IoResult try_handshake() noexcept;
+  /// Why the handshake failed, for the log.
+  [[nodiscard]] std::string tls_failure() const;
   [[nodiscard]] IoResult try_read(std::span<char> into) noexcept;
   /// May write less than asked. At most 64 pieces are taken.
   [[nodiscard]] IoResult try_write(std::span<const iovec> pieces) noexcept;

@@ -151,7 +151,7 @@ Task<Result<void>> FetchConnection::Impl::wait_for(Impl& self, int ssl_error, st
 }
 
 Task<Result<void>> FetchConnection::Impl::handshake(Impl& self, const FetchRequest& request) {
-  self.ssl = request.tls->session(self.socket.native_handle(), request.ip);
+  self.ssl = request.tls->session(self.socket.native_handle(), request.host.empty() ? request.ip : request.host);
   if (!self.ssl) co_return engine_error(Errc::tls, "handshake: cannot create a session");
   for (;;) {
     ERR_clear_error();

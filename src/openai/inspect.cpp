@@ -15,7 +15,8 @@ using model::PathLabel;
 
 struct TopLevel {
   PromptMembers prompt;
-  Token model = 0, stream = 0, stream_end = 0, stream_options = 0, tools = 0, tools_end = 0, cache_salt = 0;
+  Token model = 0, stream = 0, stream_end = 0, stream_options = 0, stream_options_end = 0, tools = 0, tools_end = 0,
+        cache_salt = 0;
 };
 
 http::Span span(const JsonIndex& json, Token token, Token next) {
@@ -72,7 +73,10 @@ bool read_top_level(JsonIndex& json, Token& token, TopLevel& top, Inspection& ou
         if (key == "instructions") top.prompt.instructions = value;
         break;
       case 14:
-        if (key == "stream_options") top.stream_options = value;
+        if (key == "stream_options") {
+          top.stream_options = value;
+          top.stream_options_end = next;
+        }
         break;
       default:
         break;
@@ -152,8 +156,9 @@ bool plan_usage(JsonIndex& json, const TopLevel& top, std::vector<http::Edit>& e
       return true;
     case JsonKind::object:
       break;
-    default:
-      return true;  // not ours to repair: the engine says what it thinks of it
+    default:  // nothing in it can say include_usage; Go's router replaces it too
+      edits.push_back({span(json, top.stream_options, top.stream_options_end), std::string(options)});
+      return true;
   }
   Token usage = 0;
   Token usage_end = 0;

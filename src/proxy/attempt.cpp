@@ -74,6 +74,7 @@ class Attempt {
 
   [[nodiscard]] bool gone() const noexcept { return exchange_.session.client_left(); }
   net::Task<std::optional<Error>> connect();
+  net::Task<std::optional<Error>> handshake();
   net::Task<std::optional<Error>> send();
   net::Task<std::optional<Error>> receive_head();
   net::Task<std::optional<Error>> exchange_heads();
@@ -153,10 +154,30 @@ net::Task<std::optional<Error>> Attempt::connect() {
   exchange_.shared.counters.connects->inc();
   socket->set_option(boost::asio::ip::tcp::no_delay(true), ec);
   net::SslPtr tls;
-  if (match_.server->spec.https) tls = exchange_.shared.client_tls->session(socket->native_handle(), pod_.record->ip());
+  if (match_.server->spec.https)
+    tls = exchange_.shared.client_tls->session(socket->native_handle(), pod_.record->host());
+  if (match_.server->spec.https && !tls) co_return failure(Errc::tls, "no TLS session", true);
   engine_ = std::make_unique<net::Connection>(std::move(*socket), std::move(tls));
+  if (engine_->is_tls()) {  // under the connect time-out: the handshake is part of connecting
+    phase_ = Phase::sending;
+    if (auto error = co_await handshake()) co_return error;
+  }
   deadline_.set_after(limited(header_limit));
   co_return std::nullopt;
+}
+
+net::Task<std::optional<Error>> Attempt::handshake() {
+  for (;;) {
+    const auto step = engine_->try_handshake();
+    if (step.status == Io::ok) co_return std::nullopt;
+    net::error_code ec = step.ec;
+    if (step.status == Io::would_block) ec = co_await engine_->wait_readable();
+    if (step.status == Io::would_block_write) ec = co_await engine_->wait_writable();
+    if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
+    if (late_) co_return failure(Errc::timeout, "TLS handshake timed out", true);
+    if (ec || step.status == Io::error || step.status == Io::eof)
+      co_return failure(Errc::tls, "TLS handshake failed: " + engine_->tls_failure(), true);
+  }
 }
 
 net::Task<std::optional<Error>> Attempt::send() {
@@ -342,6 +363,17 @@ net::Task<Verdict> Attempt::relay() {
   auto& record = exchange_.record;
   auto& session = exchange_.session;
   Relay relay(exchange_, answer_, !exchange_.inspection.ask_usage.empty());
+  struct Completion {
+    Attempt& attempt;
+    Relay& relay;
+  } completion{*this, relay};
+  relay.on_complete(
+      [](void* owner) {
+        auto& done = *static_cast<Completion*>(owner);
+        done.attempt.usage_ = done.relay.usage();
+        done.attempt.settle(End::complete);
+      },
+      &completion);
   const auto step = co_await pump(relay);
   deadline_.clear();
   usage_ = relay.usage();
@@ -500,19 +532,26 @@ Outgoing prepare(Exchange& exchange, const route::Match& match) {
 class Pause {
  public:
   Pause(Exchange& exchange, std::chrono::milliseconds length)
-      : exchange_(exchange), timer_(exchange.session.context().worker.io()) {
-    timer_.expires_after(length);
-  }
+      : exchange_(exchange), length_(length), timer_(exchange.session.context().worker.io()) {}
   net::Task<> wait() {
-    if (exchange_.shared.draining.load(std::memory_order_relaxed)) co_return;
-    auto [ec] = co_await timer_.async_wait(net::as_result);
-    (void)ec;  // cancelled: the client left, which the caller sees
+    // In slices, so that a drain that begins meanwhile is noticed.
+    const auto until = net::Clock::now() + length_;
+    while (!cancelled_ && !exchange_.shared.draining.load(std::memory_order_relaxed) && net::Clock::now() < until) {
+      timer_.expires_at(std::min(until, net::Clock::now() + std::chrono::milliseconds(50)));
+      auto [ec] = co_await timer_.async_wait(net::as_result);
+      if (ec) co_return;  // cancelled: the client left, which the caller sees
+    }
   }
-  void cancel() { timer_.cancel(); }
+  void cancel() {
+    cancelled_ = true;
+    timer_.cancel();
+  }
 
  private:
   Exchange& exchange_;
+  std::chrono::milliseconds length_;
   net::Timer timer_;
+  bool cancelled_ = false;
 };
 
 /// What has to be ended when the client leaves.
@@ -523,8 +562,12 @@ struct Current {
 
 void on_client_left(void* owner) {
   auto& current = *static_cast<Current*>(owner);
-  if (current.attempt != nullptr) current.attempt->wake();
-  if (current.pause != nullptr) current.pause->cancel();
+  // One of them at most; wake() may run the request to its end, and `current` with it.
+  if (current.pause != nullptr) {
+    current.pause->cancel();
+  } else if (current.attempt != nullptr) {
+    current.attempt->wake();
+  }
 }
 
 net::Task<> answer_kept(Exchange& exchange,

@@ -145,7 +145,17 @@ net::Task<bool> answer_locally(Exchange& exchange) {  // NOLINT(cppcoreguideline
   const bool reads = method == "GET" || method == "HEAD";
   LocalAnswer what;
   std::string body;
-  if (path == "/v1") {
+  const bool known_method = reads || method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE" ||
+                            method == "OPTIONS" || method == "CONNECT" || method == "TRACE";
+  if (!known_method) {  // Go's router proxies the nine methods of the standard, and no others
+    co_await answer_error(exchange, openai::ErrorKind::path_not_found, "404 page not found");
+    co_return true;
+  }
+  if (path == "/healthz/" || path == "/readyz/") {
+    what.status = reads ? 301 : 307;
+    what.content_type = "text/html; charset=utf-8";
+    what.location = path.substr(0, path.size() - 1);
+  } else if (path == "/v1") {
     what.status = reads ? 301 : 307;
     what.content_type = "text/html; charset=utf-8";
     what.location = "/v1/";

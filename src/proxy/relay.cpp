@@ -124,6 +124,7 @@ Relay::Step Relay::take(std::string_view data, bool& flush_due) {
       scratch.out.clear();
     }
     scanner_.finish(scratch.out);
+    if (on_complete_ != nullptr) on_complete_(on_complete_owner_);
   }
   emit(complete, flush_due);
 
@@ -142,6 +143,7 @@ Relay::Step Relay::take_eof(bool& flush_due) {
   auto& scratch = exchange_.session.context().scratch;
   scratch.out.clear();
   scanner_.finish(scratch.out);
+  if (on_complete_ != nullptr) on_complete_(on_complete_owner_);
   emit(true, flush_due);
   return Step::complete;
 }

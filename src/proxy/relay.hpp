@@ -22,6 +22,13 @@ class Relay {
   /// \param usage_was_added the router asked for usage: the usage event is removed from an event stream.
   Relay(Exchange& exchange, EngineAnswer& answer, bool usage_was_added);
 
+  /// Called when the answer is complete and before its last bytes go out, so that the client's next request finds this
+  /// one counted and recorded.
+  void on_complete(void (*hook)(void*), void* owner) noexcept {
+    on_complete_ = hook;
+    on_complete_owner_ = owner;
+  }
+
   enum class Step : std::uint8_t { need_more, complete, cut };
   /// Sends what of `data` is payload. Synchronous; flush() of the session is due when `flush_due` is set.
   Step take(std::string_view data, bool& flush_due);
@@ -42,6 +49,8 @@ class Relay {
   EngineAnswer& answer_;
   http::Framing framing_;  ///< towards the client
   openai::UsageScanner scanner_;
+  void (*on_complete_)(void*) = nullptr;
+  void* on_complete_owner_ = nullptr;
   std::string head_;  ///< until it is sent
   bool event_stream_ = false, started_ = false, no_body_ = false;
   bool may_hold_ = false;  ///< the scanner may take an event out

@@ -84,7 +84,10 @@ net::Task<std::optional<openai::Refusal>> understand_body(
   record.model = exchange.model;
   if (const auto declared = exchange.table->declared_name(record.model); !declared.empty())
     record.model_label = declared;
-  if (!understood) co_return refusal;
+  if (!understood) {
+    if (refusal->kind == ErrorKind::model_missing) record.model = {};  // blank: nobody's name
+    co_return refusal;
+  }
   record.input_tokens = exchange.inspection.prompt_tokens_estimate;
   record.parsed = Steady::now();
   co_return std::nullopt;

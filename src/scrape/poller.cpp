@@ -116,6 +116,7 @@ net::Task<Result<net::FetchResponse>> Poller::Impl::fetch(Impl& self, PolledPod&
   if (!permit || pod.removed) co_return Error{Errc::cancelled, Source::internal, Retry::never, "cancelled"};
   net::FetchRequest request;
   request.ip = pod.target.record->ip();
+  request.host = pod.target.record->host();
   request.port = pod.target.port;
   request.target = path;
   request.tls = pod.target.https ? self.tls : nullptr;
@@ -194,7 +195,8 @@ net::Task<> Poller::Impl::scrape_loop(std::shared_ptr<Impl> self, PodPtr pod) {
     if (pod->removed) break;
     co_await scrape_metrics(*self, *pod);
     if (pod->removed) break;
-    self->first_round.erase(pod->id());
+    if (self->first_round.erase(pod->id()) != 0 && self->first_round.empty() && self->hooks.first_round_done)
+      self->hooks.first_round_done();
     due = first ? Clock::now() + random_part(self->options.interval) : next_due(due, self->options.interval);
     first = false;
   }

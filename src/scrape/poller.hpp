@@ -29,6 +29,7 @@ struct PollerHooks {
   std::function<void(PodId, double)> process_start;
   /// For metrics: ok or not, per pod ("ns/name"), at each scrape's end. Ok: 200 with running and waiting in it.
   std::function<void(const model::PodRecord&, bool ok)> scraped;
+  std::function<void()> first_round_done;  ///< once, when it becomes true
 };
 
 class Poller {

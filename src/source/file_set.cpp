@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 /// A little above what the YAML reader takes, so that a file that is too large gets the reader's message.
 constexpr std::size_t max_file_bytes = (16U << 20U) + 1;
-constexpr unsigned position_bits_per_file = 32;
 
 std::string error_text(int number) { return std::generic_category().message(number); }
 

@@ -26,6 +26,9 @@ struct FileSet {
 /// followed, sub-folders are not).
 [[nodiscard]] FileSet read_file_set(const std::string& path);
 
+/// ObjectMeta::position holds the number of the file above these bits, the place in the file below.
+inline constexpr unsigned position_bits_per_file = 32;
+
 struct ParsedSet {
   config::ResourceDocuments documents;  ///< complete, or empty when `diagnostics` have errors
   config::Diagnostics diagnostics;

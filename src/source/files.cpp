@@ -205,24 +205,25 @@ void Files::start() {
 }
 
 config::Diagnostics check_resources(const std::string& path) {
-  auto parsed = parse_file_set(read_file_set(path), path);
-  const auto not_supported = [&](std::string object, const char* feature) {
+  const auto set = read_file_set(path);
+  auto parsed = parse_file_set(set, path);
+  const auto not_supported = [&](const model::ObjectMeta& meta, const char* kind, const char* feature) {
     config::Diagnostic diagnostic;
     diagnostic.severity = config::Diagnostic::Severity::warning;
-    diagnostic.file = path;
-    diagnostic.path = std::move(object);
+    diagnostic.file = set.files.at(meta.position >> position_bits_per_file).name;
+    diagnostic.path = std::string(kind) + " " + meta.key();
     diagnostic.message = std::string(feature) + " is not supported by this build; requests for it answer 503";
     parsed.diagnostics.push_back(std::move(diagnostic));
   };
   for (const auto& route : parsed.documents.routes) {
-    if (route.rate_limit) not_supported("ModelRoute " + route.meta.key(), "rateLimit");
+    if (route.rate_limit) not_supported(route.meta, "ModelRoute", "rateLimit");
     for (const auto& rule : route.rules)
       for (const auto& target : rule ? rule->targets : std::vector<std::optional<model::TargetModel>>())
         if (target && !target->external_provider_name.empty())
-          not_supported("ModelRoute " + route.meta.key(), "externalModelProviderName");
+          not_supported(route.meta, "ModelRoute", "externalModelProviderName");
   }
   for (const auto& server : parsed.documents.servers)
-    if (server.pd_group) not_supported("ModelServer " + server.meta.key(), "pdGroup");
+    if (server.pd_group) not_supported(server.meta, "ModelServer", "pdGroup");
   return parsed.diagnostics;
 }
 

@@ -53,6 +53,7 @@ void append_static_pods(const config::StaticPods& document, const HostAddresses&
       model::Pod each = pod;
       if (found->second.size() > 1) each.meta.name += "-" + dns_safe(address);
       each.ip = address;
+      each.host = endpoint.host;
       out.push_back(std::move(each));
     }
   }

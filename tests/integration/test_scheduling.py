@@ -148,7 +148,7 @@ def test_lora_affinity(stack):
         assert made.router.chat("lora-a1").status == 200
     assert set(made.asked()[before:]) == {"a-3"}
     made.engines[2].models = ["real-a"]
-    wait_for(lambda: made.router.chat("lora-a1").status == 503, 6)
+    wait_for(lambda: made.router.chat("lora-a1").status == 503, 15)
 
 
 # prefix-cache: the seed's chapters "Verifying" and "Troubleshooting"

@@ -116,17 +116,17 @@ TEST_CASE("wrong flags end with code 2 and a hint", "[options]") {
 
 TEST_CASE("the Go router's checks, in its words", "[options]") {
   using Pair = std::pair<int, std::string>;
-  const Pair pair{1, "tls-cert and tls-key must be specified together\n"};
+  const Pair pair{255, "tls-cert and tls-key must be specified together\n"};
   CHECK(refused({"--tls-cert=a"}) == pair);
   CHECK(refused({"--tls-key=a"}) == pair);
   CHECK(refused({"--enable-gateway-api-inference-extension"}) ==
-        Pair{1, "--enable-gateway-api-inference-extension requires --enable-gateway-api to be enabled\n"});
+        Pair{255, "--enable-gateway-api-inference-extension requires --enable-gateway-api to be enabled\n"});
   CHECK(good({"--enable-gateway-api-inference-extension", "--enable-gateway-api"}).enable_inference_extension);
   for (const auto* port : {"0", "-1", "65536"}) {
     const std::string text = port;
-    CHECK(refused({"--webhook-port=" + text}) == Pair{1, "invalid webhook port: " + text + "\n"});
-    CHECK(refused({"--debug-port=" + text}) == Pair{1, "invalid debug port: " + text + "\n"});
-    CHECK(refused({"--metrics-port=" + text}) == Pair{1, "invalid metrics port: " + text + "\n"});
+    CHECK(refused({"--webhook-port=" + text}) == Pair{255, "invalid webhook port: " + text + "\n"});
+    CHECK(refused({"--debug-port=" + text}) == Pair{255, "invalid debug port: " + text + "\n"});
+    CHECK(refused({"--metrics-port=" + text}) == Pair{255, "invalid metrics port: " + text + "\n"});
   }
   CHECK(good({"--debug-port=65535", "--metrics-port=1"}).debug_port == 65535);
 }
@@ -255,10 +255,10 @@ TEST_CASE("the Go router's variables", "[options]") {
 TEST_CASE("queues that this build cannot honour stop the start", "[options]") {
   using Pair = std::pair<int, std::string>;
   CHECK(refused({}, {"ENABLE_FAIRNESS_SCHEDULING=true", "ENABLE_SESSION_BOOST=1"}) ==
-        Pair{1, "ENABLE_FAIRNESS_SCHEDULING and ENABLE_SESSION_BOOST are mutually exclusive; enable only one\n"});
+        Pair{255, "ENABLE_FAIRNESS_SCHEDULING and ENABLE_SESSION_BOOST are mutually exclusive; enable only one\n"});
   CHECK(refused({}, {"ENABLE_FAIRNESS_SCHEDULING=t"}) ==
-        Pair{1, "ENABLE_FAIRNESS_SCHEDULING is not supported by this build\n"});
-  CHECK(refused({}, {"ENABLE_SESSION_BOOST=true"}) == Pair{1, "ENABLE_SESSION_BOOST is not supported by this build\n"});
+        Pair{255, "ENABLE_FAIRNESS_SCHEDULING is not supported by this build\n"});
+  CHECK(refused({}, {"ENABLE_SESSION_BOOST=true"}) == Pair{255, "ENABLE_SESSION_BOOST is not supported by this build\n"});
 }
 
 TEST_CASE("flags whose feature comes later are accepted with one note", "[options]") {
