@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 
 #include "app/check.hpp"
 #include "app/lifecycle.hpp"
@@ -51,6 +52,7 @@ int serve(const app::Options& options) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  ::tzset();  // once, while there is one thread: localtime_r relies on it
   const auto parsed = app::parse_command_line(argc, argv);
   if (!parsed.options) {
     std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);

@@ -146,7 +146,6 @@ class BufferedLog final : public AccessLog {
 }  // namespace
 
 Result<std::unique_ptr<AccessLog>> AccessLog::create(const AccessLogOptions& options) {
-  ::tzset();  // localtime_r need not look at TZ itself
   if (!options.enabled) return std::unique_ptr<AccessLog>(std::make_unique<NoLog>());
   auto writer = LineWriter::open(options.output);
   if (!writer) {
