@@ -111,10 +111,21 @@ Result<void> MessageParser<IsRequest>::parse_head(std::string_view bytes, Head& 
   return check_framing(out, IsRequest, answers_head);
 }
 
+namespace {
+
+bool has_bare_line_feed(std::string_view framing) noexcept {
+  for (auto at = framing.find('\n'); at != std::string_view::npos; at = framing.find('\n', at + 1))
+    if (at == 0 || framing[at - 1] != '\r') return true;
+  return false;
+}
+
+}  // namespace
+
 template <bool IsRequest>
 BodyState MessageParser<IsRequest>::parse_body(std::string_view data, Pieces& pieces, std::size_t& used) {
   used = 0;
   if (parser_->is_done()) return BodyState::complete;
+  const auto first_piece = pieces.size();
   parser_->pieces = &pieces;
   beast::error_code ec;
   while (used < data.size() && !parser_->is_done()) {
@@ -128,10 +139,15 @@ BodyState MessageParser<IsRequest>::parse_body(std::string_view data, Pieces& pi
   }
   parser_->pieces = nullptr;
   if (ec) return BodyState::bad;
-  // Beast waits for CRLF in chunk headers and trailers for ever; a bare LF will not become one.
-  const auto rest = data.substr(used);
-  for (auto at = rest.find('\n'); at != std::string_view::npos; at = rest.find('\n', at + 1))
-    if (at == 0 || rest[at - 1] != '\r') return BodyState::bad;
+  // Beast waits for ever for the CRLF of a chunk header that ends in a bare LF, and lets one pass in a trailer.
+  std::size_t from = 0;
+  for (auto piece = pieces.begin() + static_cast<std::ptrdiff_t>(first_piece); piece != pieces.end(); ++piece) {
+    const auto begin = static_cast<std::size_t>(piece->data() - data.data());
+    if (has_bare_line_feed(data.substr(from, begin - from))) return BodyState::bad;
+    from = begin + piece->size();
+  }
+  const auto end = parser_->is_done() ? used : data.size();
+  if (has_bare_line_feed(data.substr(from, end - from))) return BodyState::bad;
   return parser_->is_done() ? BodyState::complete : BodyState::need_more;
 }
 

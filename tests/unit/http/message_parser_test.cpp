@@ -138,9 +138,9 @@ TEST_CASE("chunked bodies at every split", "[http][body]") {
 }
 
 TEST_CASE("broken chunks are refused", "[http][body]") {
-  for (const std::string body :
-       {"1junk\r\nZ\r\n0\r\n\r\n", "1;a\nb\r\nZ\r\n0\r\n\r\n", "0x1\r\nZ\r\n0\r\n\r\n", "10000000000000000\r\n",
-        "5\r\nAAAAAXXX\r\n0\r\n\r\n", "1\nZ\r\n0\r\n\r\n", "-1\r\n", "\r\n1\r\nZ", "1 \r\nZ\r\n0\r\n\r\n"}) {
+  for (const std::string body : {"1junk\r\nZ\r\n0\r\n\r\n", "1;a\nb\r\nZ\r\n0\r\n\r\n", "0x1\r\nZ\r\n0\r\n\r\n",
+                                 "10000000000000000\r\n", "5\r\nAAAAAXXX\r\n0\r\n\r\n", "0\r\nX: 1\n\r\n0\r\n\r\n",
+                                 "1\nZ\r\n0\r\n\r\n", "-1\r\n", "\r\n1\r\nZ", "1 \r\nZ\r\n0\r\n\r\n"}) {
     http::RequestParser parser;
     http::Head head;
     const std::string bytes = request("Host: r\r\nTransfer-Encoding: chunked\r\n");
