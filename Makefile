@@ -40,6 +40,7 @@ test: all
 test-asan: export ASAN_OPTIONS = detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1
 test-asan: export UBSAN_OPTIONS = print_stacktrace=1:halt_on_error=1
 test-asan: export WR_TEST_SLOWNESS = 4
+test-asan: export FUZZ_SEED = 1
 test-asan: deps
 	@cmake --preset asan -DWR_FUZZ=ON --log-level=WARNING
 	@cmake --build build/asan -j $(JOBS)

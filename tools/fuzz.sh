@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every fuzz target of a build folder for some seconds. New inputs go to BUILD/fuzz-found/NAME, never into the
-# kept corpus; a crashing input is left there too and its path printed.
+# kept corpus; a crashing input is left there too and its path printed. FUZZ_SEED makes a run repeatable.
 set -eu
 build=$1
 seconds=$2
@@ -13,7 +13,7 @@ for program in "$build"/tests/fuzz/*_fuzz; do
   mkdir -p "$found"
   echo "fuzz $name: $seconds s"
   if ! "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$found/" \
-      -verbosity=0 -print_final_stats=1 "$found" "tests/fuzz/corpus/$name" >"$found.log" 2>&1; then
+      -verbosity=0 -print_final_stats=1 ${FUZZ_SEED:+-seed=$FUZZ_SEED} "$found" "tests/fuzz/corpus/$name" >"$found.log" 2>&1; then
     cat "$found.log" >&2
     echo "fuzz $name failed; input in $found" >&2
     exit 1
