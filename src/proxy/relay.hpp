@@ -5,17 +5,10 @@
 #include <optional>
 
 #include "openai/usage_scanner.hpp"
+#include "proxy/engine_call.hpp"
 #include "proxy/exchange.hpp"
 
 namespace warmroute::proxy {
-
-/// An engine's answer whose head was read. `input` holds what came behind the head.
-struct EngineAnswer {
-  base::Bytes bytes;  ///< of the head; `head` points into it
-  http::Head head;
-  http::ResponseParser parser;
-  base::Bytes input;
-};
 
 class Relay {
  public:

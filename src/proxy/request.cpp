@@ -3,9 +3,9 @@
 #include "base/rng.hpp"
 #include "http/forward_headers.hpp"
 #include "http/percent.hpp"
-#include "proxy/attempt.hpp"
 #include "proxy/body.hpp"
 #include "proxy/finish.hpp"
+#include "proxy/forward.hpp"
 #include "proxy/local_answer.hpp"
 
 namespace warmroute::proxy {

@@ -1,6 +1,6 @@
 #pragma once
 // Step: filters in order, scores times weights, the best five (spec 5.2, decisions 3.10 and 3.14). Synchronous;
-// used by all workers at once. Previous step: route/table.cpp, next: proxy/attempt.cpp.
+// used by all workers at once. Previous step: proxy/pick.cpp, next: proxy/attempt.cpp.
 
 #include <array>
 #include <cstdint>

@@ -1,0 +1,148 @@
+#include "proxy/forward.hpp"
+
+#include <algorithm>
+
+#include "http/forward_headers.hpp"
+#include "proxy/attempt.hpp"
+#include "proxy/local_answer.hpp"
+#include "proxy/outgoing.hpp"
+#include "proxy/pick.hpp"
+
+namespace warmroute::proxy {
+namespace {
+
+using openai::ErrorKind;
+using Steady = model::RequestRecord::Steady;
+
+// The interval before a retry, cut short when the client leaves or the router drains.
+class Pause {
+ public:
+  Pause(Exchange& exchange, std::chrono::milliseconds length)
+      : exchange_(exchange), length_(length), timer_(exchange.session.context().worker.io()) {}
+  net::Task<> wait() {
+    // In slices, so that a drain that begins meanwhile is noticed.
+    const auto until = net::Clock::now() + length_;
+    while (!cancelled_ && !exchange_.shared.draining.load(std::memory_order_relaxed) && net::Clock::now() < until) {
+      timer_.expires_at(std::min(until, net::Clock::now() + std::chrono::milliseconds(50)));
+      auto [ec] = co_await timer_.async_wait(net::as_result);
+      if (ec) co_return;  // cancelled: the client left, which the caller sees
+    }
+  }
+  void cancel() {
+    cancelled_ = true;
+    timer_.cancel();
+  }
+
+ private:
+  Exchange& exchange_;
+  std::chrono::milliseconds length_;
+  net::Timer timer_;
+  bool cancelled_ = false;
+};
+
+/// What has to be ended when the client leaves.
+struct Current {
+  Attempt* attempt = nullptr;
+  Pause* pause = nullptr;
+};
+
+void on_client_left(void* owner) {
+  auto& current = *static_cast<Current*>(owner);
+  // One of them at most; wake() may run the request to its end, and `current` with it.
+  if (current.pause != nullptr) {
+    current.pause->cancel();
+  } else if (current.attempt != nullptr) {
+    current.attempt->wake();
+  }
+}
+
+net::Task<> answer_kept(Exchange& exchange,
+                        KeptAnswer kept) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  auto& record = exchange.record;
+  const auto& head = kept.answer.head;
+  if (exchange.shared.draining.load(std::memory_order_relaxed)) exchange.keep_alive = false;
+  http::ResponseForwarding forwarding;
+  forwarding.request_id = exchange.request_id;
+  forwarding.date = http::http_date();
+  forwarding.framing = {http::Framing::Kind::length, kept.body.size()};
+  forwarding.close = !exchange.keep_alive;
+  forwarding.http10_keep_alive = exchange.head.version == 10 && exchange.keep_alive;
+  if (exchange.head.method == "HEAD") {
+    forwarding.framing = {};
+    forwarding.keep_content_length = true;
+  }
+  std::string out;
+  http::append_response_head(out, head, forwarding);
+  out += kept.body;
+  record.status = record.upstream_status = head.status;
+  record.error_type = record.metric_error_type = "upstream_response";
+  record.error_origin = "upstream";
+  record.error_message = "pod " + kept.pod + " returned HTTP " + std::to_string(head.status);
+  exchange.answered = true;
+  (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
+}
+
+}  // namespace
+
+net::Task<> forward(Exchange& exchange,
+                    route::Match match) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  auto& record = exchange.record;
+  const auto& server = *match.server;
+  exchange.states = exchange.shared.pipeline->new_states();
+  Pick chosen = pick(exchange, server);
+  if (chosen.decision.count == 0) {
+    std::string message = "can't schedule to target pod: pods have all been filtered out by \"";
+    message.append(chosen.decision.filtered_by).append("\"");
+    record.model_route = {};
+    co_await answer_error(exchange, ErrorKind::all_filtered, std::move(message));
+    co_return;
+  }
+  const Outgoing outgoing = prepare(exchange, match);
+  record.bound = true;
+  record.model_server = match.server_key;
+  record.upstream_started = Steady::now();
+
+  std::size_t tries = chosen.decision.count;
+  if (server.spec.retry)
+    tries = std::min<std::size_t>(tries, static_cast<std::size_t>(std::max(server.spec.retry->attempts, 0)) + 1);
+  KeptAnswer kept;
+  Current current;
+  bool only_timeouts = true;
+  exchange.session.watch_client(&on_client_left, &current);
+  for (std::size_t i = 0; i < tries && !exchange.session.client_left(); ++i) {
+    if (i > 0) {
+      exchange.shared.counters.retries->inc();
+      if (server.spec.retry && server.spec.retry->interval.count() > 0) {
+        Pause pause(exchange, server.spec.retry->interval);
+        current.pause = &pause;
+        co_await pause.wait();
+        current.pause = nullptr;
+        if (exchange.session.client_left()) break;
+      }
+    }
+    const auto& pod = server.pods[chosen.decision.candidates[i].index];
+    auto guard = i == 0 ? std::move(chosen.guard) : model::InFlightGuard(pod.record);
+    record.upstream_attempts = static_cast<int>(i) + 1;
+    Attempt attempt(exchange, match, pod, std::move(guard), outgoing);
+    current.attempt = &attempt;
+    const auto verdict = co_await attempt.run(kept);
+    current.attempt = nullptr;
+    only_timeouts = only_timeouts && attempt.timed_out();
+    if (verdict != Verdict::next_pod) {
+      exchange.session.unwatch_client();
+      co_return;
+    }
+  }
+  exchange.session.unwatch_client();
+  if (exchange.session.client_left()) co_return;
+  record.upstream_ended = Steady::now();
+  if (kept.usable) {
+    co_await answer_kept(exchange, std::move(kept));
+    co_return;
+  }
+  co_await answer_error(exchange, only_timeouts ? ErrorKind::all_pods_timed_out : ErrorKind::all_pods_failed,
+                        "request to all pods failed");
+  record.error_message = "request processing failed";
+}
+
+}  // namespace warmroute::proxy
