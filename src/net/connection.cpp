@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,6 +16,11 @@ namespace warmroute::net {
 namespace {
 
 error_code system_error(int number) { return {number, boost::system::system_category()}; }
+
+short poll_now(int descriptor, short events) noexcept {
+  pollfd entry{descriptor, events, 0};
+  return ::poll(&entry, 1, 0) > 0 ? entry.revents : short{0};
+}
 
 IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
   const int why = SSL_get_error(ssl, result);
@@ -197,6 +203,17 @@ IoResult Connection::peek() noexcept {
   if (got == 0) return {Io::eof, 0, {}};
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {Io::would_block, 0, {}};
   return {Io::error, 0, system_error(errno)};
+}
+
+bool Connection::peer_closed(bool fin_counts) const noexcept {
+  // poll() reports POLLERR and POLLHUP unasked; POLLHUP alone needs both directions closed, so a FIN does not set it.
+  auto& socket = const_cast<Socket&>(socket_);  // native_handle() is not const
+  return poll_now(socket.native_handle(), fin_counts ? POLLRDHUP : short{0}) != 0;
+}
+
+bool Connection::input_waits() const noexcept {
+  auto& socket = const_cast<Socket&>(socket_);
+  return poll_now(socket.native_handle(), POLLIN) != 0;
 }
 
 void Connection::close() noexcept {

@@ -67,6 +67,10 @@ class Connection {
 
   /// Looks without consuming: eof or error when the peer left, ok when bytes wait, would_block when neither.
   [[nodiscard]] IoResult peek() noexcept;
+  /// The peer reset the connection or, with `fin_counts`, sent its FIN, also where unread bytes hide that from peek().
+  [[nodiscard]] bool peer_closed(bool fin_counts) const noexcept;
+  /// The socket holds something to read, an end included. Consumes nothing, not even TLS records.
+  [[nodiscard]] bool input_waits() const noexcept;
 
   /// Ends all waits with operation_aborted. Idempotent.
   void close() noexcept;

@@ -9,6 +9,16 @@
 namespace warmroute::proxy {
 using net::Io;
 
+namespace {
+
+// How often a client is looked after whose end of stream stands behind bytes that nobody reads yet. With the grain of
+// the deadlines it stays well below the second that a cancellation may take.
+constexpr std::chrono::milliseconds leave_check_interval{300};
+// For the request of a connection that was accepted just before the router stopped accepting.
+constexpr std::chrono::milliseconds first_request_grace{1000};
+
+}  // namespace
+
 net::Task<> run_session(WorkerContext& context,
                         net::Socket socket) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   Session session(context, std::move(socket));
@@ -57,6 +67,7 @@ net::Task<Session::HeadState> Session::read_head() {
   reset_client_late();
   bool started = !input_.empty();
   client_deadline_.set_after(started ? settings.client_head_timeout : settings.client_idle_timeout);
+  bool last_call = false;
   auto scratch = context_.worker.scratch();
   std::string_view seen = input_.view();
   for (;;) {
@@ -72,6 +83,7 @@ net::Task<Session::HeadState> Session::read_head() {
     const auto verdict = seen.empty() ? http::HeadEnd::State::need_more : end.feed(seen);
     if (verdict == http::HeadEnd::State::found && end.size() <= settings.max_head_bytes) {
       idle_ = false;
+      served_ = true;
       head_.append(seen.substr(0, end.size()));
       if (input_.empty()) {
         input_.append(seen.substr(end.size()));
@@ -91,10 +103,15 @@ net::Task<Session::HeadState> Session::read_head() {
     }
     if (input_.empty()) input_.append(seen);  // part of a head: the scratch buffer is not ours across a wait
     net::IoResult got = {Io::would_block, 0, {}};
-    if (started || client_.readable()) got = client_.try_read(scratch);
+    const bool closing = shared().closing.load(std::memory_order_relaxed);
+    if (started || closing || client_.readable()) got = client_.try_read(scratch);
     while (got.status == Io::would_block || got.status == Io::would_block_write) {
       idle_ = !started;
-      if (idle_ && shared().closing.load(std::memory_order_relaxed)) co_return HeadState::closed;
+      if (idle_ && shared().closing.load(std::memory_order_relaxed)) {
+        if (served_) co_return HeadState::closed;
+        if (!last_call) client_deadline_.set_after(first_request_grace);
+        last_call = true;
+      }
       const auto ec =
           got.status == Io::would_block ? co_await client_.wait_readable() : co_await client_.wait_writable();
       if (ec) co_return HeadState::closed;
@@ -148,28 +165,42 @@ void Session::watch_client(void (*on_left)(void*), void* owner) {
   on_left_ = on_left;
   on_left_owner_ = owner;
   client_.watch([](void* self) { static_cast<Session*>(self)->on_client_readable(); }, this);
-  if (client_.readable() && input_.empty()) on_client_readable();
+  if (client_.readable()) on_client_readable();
 }
 
 void Session::unwatch_client() noexcept {
   client_.unwatch();
   on_left_ = nullptr;
+  if (leave_check_) leave_check_->clear();
 }
 
-void Session::on_client_readable() {
+void Session::on_client_readable() noexcept {
   const auto seen = client_.peek();
-  if (seen.status == Io::ok) return;  // the next request is waiting already; what is behind it cannot be seen
-  if (seen.status == Io::eof && shared().settings.half_close_answers) return;
+  if (seen.status == Io::ok || (seen.status == Io::eof && shared().settings.half_close_answers)) {
+    // The socket stays readable from here on, so readiness tells nothing new. What waits is left there: it belongs to
+    // the next request, and taking it would be memory that clients decide on. The end behind it has to be asked for.
+    check_whether_client_left();
+    return;
+  }
   if (seen.status == Io::would_block || seen.status == Io::would_block_write) {
     client_.forget_readable();
     if (on_left_ != nullptr) client_.watch([](void* self) { static_cast<Session*>(self)->on_client_readable(); }, this);
     return;
   }
-  client_left_ = true;
-  auto* const on_left = std::exchange(on_left_, nullptr);
-  client_.unwatch();
-  client_.close();
-  if (on_left != nullptr) on_left(on_left_owner_);
+  abort();
+}
+
+void Session::check_whether_client_left() noexcept {
+  if (on_left_ == nullptr) return;
+  if (client_.peer_closed(!shared().settings.half_close_answers)) {
+    abort();
+    return;
+  }
+  if (!leave_check_)
+    leave_check_ = std::make_unique<net::Deadline>(
+        context_.worker.deadlines(), [](void* self) { static_cast<Session*>(self)->check_whether_client_left(); },
+        this);
+  leave_check_->set_after(leave_check_interval);
 }
 
 void Session::abort() noexcept {
@@ -177,7 +208,17 @@ void Session::abort() noexcept {
   auto* const on_left = std::exchange(on_left_, nullptr);
   client_.unwatch();
   client_.close();
-  if (on_left != nullptr) on_left(on_left_owner_);
+  if (leave_check_) leave_check_->clear();
+  if (on_left != nullptr) on_left(on_left_owner_);  // may be the end of this session
+}
+
+void Session::close_if_idle() noexcept {
+  if (!idle_ || client_.input_waits()) return;
+  if (served_) {
+    abort();
+  } else {
+    client_deadline_.set_after(first_request_grace);
+  }
 }
 
 bool Session::write_now(std::span<iovec> pieces) {

@@ -52,6 +52,9 @@ class Session {
 
   // For the drain --------------------------------------------------------------------------------------------------
   [[nodiscard]] bool idle() const noexcept { return idle_; }
+  /// The router accepts nothing any more: ends an idle session, but not one whose request is already in the socket, and
+  /// not at once one that has carried none yet: its request may be on the way. From the top of a handler.
+  void close_if_idle() noexcept;
   /// Ends the session as if the client had left.
   void abort() noexcept;
 
@@ -60,7 +63,8 @@ class Session {
   net::Task<HeadState> read_head();
   net::Task<> refuse(const Error& error);
   net::Task<> linger();
-  void on_client_readable();
+  void on_client_readable() noexcept;
+  void check_whether_client_left() noexcept;
 
   WorkerContext& context_;
   net::Connection client_;
@@ -69,8 +73,10 @@ class Session {
   std::size_t pending_from_ = 0;
   void (*on_left_)(void*) = nullptr;
   void* on_left_owner_ = nullptr;
+  std::unique_ptr<net::Deadline> leave_check_;  ///< made for clients that send more than they were asked for
   std::list<Session*>::iterator self_;
-  bool idle_ = true, client_late_ = false, client_left_ = false, write_failed_ = false, flushing_ = false;
+  bool idle_ = true, served_ = false, client_late_ = false, client_left_ = false, write_failed_ = false,
+       flushing_ = false;
 };
 
 /// Spawned per accepted connection. The context outlives it (NOLINT: the worker owns both).
