@@ -7,6 +7,12 @@
 #include "base/log.hpp"
 
 namespace warmroute::app {
+namespace {
+
+// For handshakes that are under way when the listener is about to close: a round trip over some distance.
+constexpr std::chrono::milliseconds handshake_grace{100};
+
+}  // namespace
 
 struct Lifecycle::Signals {
   explicit Signals(net::io_context& io) : set(io.get_executor(), SIGTERM, SIGINT, SIGHUP) {}
@@ -52,6 +58,9 @@ net::Task<> Lifecycle::drain(bool skip_delay) {
     auto [ec] = co_await timer_.async_wait(net::as_result);
     if (ec) co_return;
   }
+  router_.refuse_new_connections();
+  timer_.expires_after(handshake_grace);
+  if (auto [ec] = co_await timer_.async_wait(net::as_result); ec) co_return;
   router_.close_listeners();
   const auto started = net::Clock::now();
   auto told = started;

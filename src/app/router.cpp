@@ -330,14 +330,15 @@ void Router::run() { control_.run(); }
 
 void Router::begin_drain() { shared_.draining = true; }
 
+void Router::refuse_new_connections() { listener_->refuse_new(); }
+
 void Router::close_listeners() {
   listener_->stop();
   shared_.closing = true;
   for (auto& context : contexts_)
     boost::asio::post(context->worker.io(), [&context = *context] {
-      // abort() ends sessions only later, from the loop, so the list does not change under us.
-      for (auto* session : context.sessions)
-        if (session->idle()) session->abort();
+      // Sessions end only later, from the loop, so the list does not change under us.
+      for (auto* session : context.sessions) session->close_if_idle();
       context.pool.clear();
     });
 }

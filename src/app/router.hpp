@@ -31,7 +31,9 @@ class Router {
   [[nodiscard]] net::io_context& control() noexcept { return control_; }
   /// /readyz turns 503 and answers carry Connection: close; new connections are still served.
   void begin_drain();
-  /// No new connections; idle ones are closed.
+  /// New handshakes are not begun any more; what is under way still gets through to close_listeners().
+  void refuse_new_connections();
+  /// Serves what has connected so far, accepts nothing more, closes idle connections.
   void close_listeners();
   [[nodiscard]] std::size_t open_connections() const noexcept;
   /// Ends what still runs.

@@ -1,13 +1,16 @@
 #include "net/listener.hpp"
 
+#include <linux/filter.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <limits>
 #include <string_view>
 
 #include "base/log.hpp"
@@ -50,7 +53,7 @@ Listener::Listener(io_context& control, std::vector<Worker*> workers, OnConnecti
       pause_(control),
       tasks_(control) {}
 
-Listener::~Listener() { stop(); }
+Listener::~Listener() { close(); }
 
 Result<std::uint16_t> Listener::listen(const Options& options) {
   options_ = options;
@@ -59,7 +62,22 @@ Result<std::uint16_t> Listener::listen(const Options& options) {
   return port;
 }
 
+void Listener::refuse_new() noexcept {
+  // A socket filter on the TCP header: byte 13 holds the flags, 0x02 is SYN. Without it a close of the listener resets
+  // connections that their clients take for established. Where the kernel has no filters, that window stays.
+  std::array<sock_filter, 4> program{{BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+                                      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x02, 0, 1), BPF_STMT(BPF_RET | BPF_K, 0),
+                                      BPF_STMT(BPF_RET | BPF_K, 0xffffffff)}};
+  const sock_fprog filter{program.size(), program.data()};
+  (void)::setsockopt(acceptor_.native_handle(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+}
+
 void Listener::stop() {
+  if (!stopped_ && acceptor_.is_open()) (void)accept_waiting(std::numeric_limits<int>::max());
+  close();
+}
+
+void Listener::close() {
   stopped_ = true;
   error_code ignored;
   acceptor_.close(ignored);
@@ -70,22 +88,28 @@ Task<> Listener::accept_loop() {
   while (!stopped_) {
     auto [ec] = co_await acceptor_.async_wait(Acceptor::wait_read, as_result);
     if (stopped_ || ec == boost::asio::error::operation_aborted) co_return;
-    for (int batch = 0; batch < 64 && !stopped_; ++batch) {
-      const int descriptor = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (descriptor >= 0) {
-        hand_over(descriptor);
-        continue;
-      }
-      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      // Out of descriptors or memory: the connection stays in the queue; spinning would not help.
-      log::warning("accepting pauses for 100 ms: {}", error_code(errno, boost::system::system_category()).message());
-      pause_.expires_after(std::chrono::milliseconds(100));
-      auto [ignored] = co_await pause_.async_wait(as_result);
-      (void)ignored;
+    if (accept_waiting(64)) continue;
+    // Out of descriptors or memory: the connection stays in the queue; spinning would not help.
+    log::warning("accepting pauses for 100 ms: {}", error_code(errno, boost::system::system_category()).message());
+    pause_.expires_after(std::chrono::milliseconds(100));
+    auto [ignored] = co_await pause_.async_wait(as_result);
+    (void)ignored;
+  }
+}
+
+// False: an error that only time can heal; errno says which.
+bool Listener::accept_waiting(int most) {
+  for (int i = 0; i < most; ++i) {
+    const int descriptor = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor >= 0) {
+      hand_over(descriptor);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return false;
     }
   }
+  return true;
 }
 
 void Listener::hand_over(int descriptor) {

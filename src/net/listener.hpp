@@ -28,12 +28,18 @@ class Listener {
   ~Listener();
   /// Error detail: the system's message. Value: the port.
   Result<std::uint16_t> listen(const Options& options);
+  /// Lets handshakes that are under way complete and begins no new one: a SYN is dropped, and its sender hears of the
+  /// closed port when he asks again. To be called a moment before stop().
+  void refuse_new() noexcept;
+  /// Hands over what is still in the accept queue, and closes.
   void stop();
   /// Connections refused because the limit was reached.
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
   Task<> accept_loop();
+  bool accept_waiting(int most);
+  void close();
   void hand_over(int descriptor);
   void refuse(int descriptor);
 

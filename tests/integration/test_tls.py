@@ -1,12 +1,14 @@
 """TLS on the listener (reloaded when the files change) and to engines (decision 3.18)."""
 
 import shutil
+import signal
 import ssl
+import time
 
 import pytest
 from support import world
 from support.engine import DONE_EVENT, Engine, answer, content_event, stream
-from support.router import run_binary, wait_for
+from support.router import SLOW, run_binary, wait_for
 from support.slots import Slot
 from support.tls import Authority
 from support.wire import Conn, request_bytes
@@ -87,6 +89,31 @@ def test_client_that_leaves_over_tls(made, authority):
     made.engine.wait_requests(1)
     conn.close()
     made.engine.wait_peer_closed()
+
+
+@pytest.mark.parametrize("extra", [b"\r\n", b"P" * 20000])
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_extra_bytes_over_tls_do_not_hide_the_end(made, authority, extra, how):
+    made.engine.answers = [[{"hang": True}]]
+    conn = Conn(made.router.address, authority.client())
+    conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
+    made.engine.wait_requests(1)
+    conn.send(extra)
+    time.sleep(0.1)
+    left = time.monotonic()
+    getattr(conn, how)()
+    assert made.engine.wait_peer_closed() - left < 1.0 * SLOW
+
+
+def test_first_request_over_tls_at_the_end_of_the_drain(stack, authority, files):
+    made = stack(flags=[f"--tls-cert={files[0]}", f"--tls-key={files[1]}", "--drain-delay=0s"], wait_ready=False)
+    ready(made.router, authority.client())
+    with Conn(made.router.address, authority.client()) as conn:
+        made.router.signal(signal.SIGTERM)
+        time.sleep(0.2)
+        conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
+        assert conn.read_response().status == 200
+    assert made.router.wait_exit() == 0
 
 
 def serial(address, authority):
