@@ -28,7 +28,7 @@ struct ResponseForwarding {
   std::string_view request_id;
   std::string_view date;  ///< used when the engine sent none
   Framing framing;        ///< as sent to the client
-  /// For HEAD, 204 and 304: pass the engine's own Content-Length though there is no body.
+  /// For HEAD and 304: pass the engine's own Content-Length though there is no body.
   bool keep_content_length = false;
   bool close = false;
   bool http10_keep_alive = false;  ///< a HTTP/1.0 client asked for keep-alive and gets it

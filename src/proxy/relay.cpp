@@ -59,7 +59,8 @@ void Relay::build_head() {
   forwarding.request_id = exchange_.request_id;
   forwarding.date = http::http_date();
   forwarding.framing = framing_;
-  forwarding.keep_content_length = no_body_;
+  // Of HEAD and 304 it says how long the body would be; a 204 must not carry one (RFC 9110, 8.6).
+  forwarding.keep_content_length = no_body_ && answer_.head.status != 204;
   forwarding.close = !exchange_.keep_alive;
   forwarding.http10_keep_alive = exchange_.head.version == 10 && exchange_.keep_alive;
   head_.reserve(answer_.bytes.size() + 160);

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from support.engine import answer
+from support.wire import request_bytes
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -52,7 +53,6 @@ def test_answer_headers(made):
         ("Connection", "X-Hop2"), ("X-Hop2", "1"), ("Keep-Alive", "timeout=5"), ("Proxy-Authenticate", "x"),
         ("Trailer", "X-T"), ("Upgrade", "h2c"), ("x_under", "1"), ("X-Accel-Buffering", "no")])]
     with made.router.connect() as conn:
-        from support.wire import request_bytes
         for _ in range(2):  # the client's connection is not closed
             conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
             response = conn.read_response()
@@ -108,3 +108,20 @@ def test_every_path_has_the_same_policy(made):
         seen = made.engine.requests[-1]
         assert seen.target == f"/v1/{path}?q=1" and seen.headers.get("Authorization") == "Bearer T"
         assert seen.headers.get("Host") == "router.test"
+
+
+@pytest.mark.parametrize("head, length", [("204 No Content\r\nContent-Length: 0", None),
+                                          ("204 No Content\r\nContent-Length: 5", None),
+                                          ("304 Not Modified\r\nContent-Length: 5", "5"),
+                                          ("304 Not Modified", None)])
+def test_content_length_of_answers_without_a_body(made, head, length):
+    """RFC 9110, 8.6: none with 204; with 304 what the body would have."""
+    made.engine.answers = [[{"send": f"HTTP/1.1 {head}\r\nETag: \"e\"\r\n\r\n"}]]
+    with made.router.connect() as conn:
+        for _ in range(2):  # the connection goes on: no body was expected or sent
+            conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
+            response = conn.read_response()
+            assert (response.status, response.headers.get("ETag")) == (int(head[:3]), '"e"')
+            assert response.headers.get("Content-Length") == length
+            assert "Transfer-Encoding" not in response.headers
+    assert made.engine.requests[0].connection == made.engine.requests[1].connection
