@@ -1,5 +1,7 @@
 """The issue's last check: an engine is killed under load, and nobody who had not yet seen a byte notices."""
 
+import gzip
+import json
 import os
 import random
 import signal
@@ -34,7 +36,9 @@ def _mocks(stack):
         wait_for(alive, 10, "mock engine")
     pods = [world.pod(f"a-{n}", made.slot.ip(n), "a") for n in range(1, 5)]
     made.router.write_resource("world.yaml", world.join(world.model_server("ms-a", "a", model="real-a"), *pods,
-                                                        world.route("mr-a", "m-a", "ms-a")))
+                                                        world.route("mr-a", "m-a", "ms-a"),
+                                                        world.model_server("ms-plain", "a"),
+                                                        world.route("mr-plain", "real-a", "ms-plain")))
     made.router.start()
     yield made, processes
     for process in processes:
@@ -116,3 +120,18 @@ def test_engine_that_restarts_in_place_is_used_again(mocks):
         return answer.headers.get("x-mock-engine") == "again"
 
     wait_for(used, 10, "the restarted engine to answer", 0.02)
+
+
+@pytest.mark.parametrize("model, streaming, forwarded", [("real-a", False, "gzip"), ("real-a", True, None),
+                                                         ("m-a", False, None)])
+def test_a_gzip_body_is_understood_as_received_and_spliced(mocks, model, streaming, forwarded):
+    made, _ = mocks
+    body = {"model": model, "stream": streaming, "max_tokens": 3, "prompt": "x" * 400}
+    packed = gzip.compress(json.dumps(body).encode())
+    response = made.router.post("/v1/completions", packed, [("Content-Encoding", "gzip")])
+    assert response.status == 200, response.text
+    assert ("text/event-stream" in response.headers.get("Content-Type")) == streaming
+    engine = int(response.headers.get("x-mock-engine")[-1])
+    seen = json.loads(made.router.get("/control", (made.slot.ip(engine), 8000)).text)["last_request"]
+    assert dict(seen["headers"]).get("Content-Encoding") == forwarded
+    assert made.router.wait_log()[0]["input_tokens"] == 100  # the router read it decoded

@@ -1,6 +1,7 @@
 """The mock engine over real sockets: shapes, cache, queue, faults, control."""
 
 import base64
+import gzip
 import json
 import os
 import pathlib
@@ -279,6 +280,34 @@ def test_faults(start):
     engine.wait_for(lambda s: s["running"] == 1)
     stalled.close()
     engine.wait_for(lambda s: s["running"] == 0)
+
+
+@pytest.mark.parametrize("extra", [b"", b"P"])
+def test_leaving_is_seen_on_a_kept_connection_and_behind_extra_bytes(start, extra):
+    engine = start("--decode-tokens-per-second", "40")
+
+    def ask(prompt, fault=""):
+        data = json.dumps({"model": "m", "max_tokens": 4, "prompt": prompt}).encode()
+        return b"POST /v1/completions HTTP/1.1\r\nHost: e\r\n%sContent-Length: %d\r\n\r\n" % (fault.encode(), len(data)) + data
+
+    for _ in range(5):
+        sock = socket.create_connection(("127.0.0.1", engine.port), 10)
+        sock.sendall(ask("short"))  # its watch is still armed when the next request comes, in several reads
+        assert sock.recv(100000).startswith(b"HTTP/1.1 200")
+        sock.sendall(ask("y" * 300000, "x-mock-fault: stall=before-headers\r\n") + extra)
+        engine.wait_for(lambda s: s["in_flight"] == 1)
+        time.sleep(0.05)
+        sock.close()
+        assert engine.wait_for(lambda s: s["in_flight"] == 0, 2)["running"] == 0
+
+
+def test_content_encodings_of_requests(start):
+    engine = start()
+    packed = gzip.compress(json.dumps(chat()).encode())
+    assert engine.call("/v1/chat/completions", packed, {"Content-Encoding": "gzip"})[0] == 200
+    status, _, data = engine.call("/v1/chat/completions", packed[:40], {"Content-Encoding": "gzip"})
+    assert status == 400 and b"not valid gzip" in data
+    assert engine.call("/v1/chat/completions", packed, {"Content-Encoding": "zstd"})[0] == 415
 
 
 def test_control(start):

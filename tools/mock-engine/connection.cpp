@@ -1,7 +1,9 @@
 #include "connection.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/write.hpp>
 #include <cerrno>
 
@@ -50,6 +52,7 @@ net::Task<bool> Connection::read_request() {
   request.body = std::move(message.body());
   keep_alive = message.keep_alive();
   http10 = message.version() < 11;
+  pipelined_ = false;  // what the watch of the request before saw was this request
   co_return true;
 }
 
@@ -87,7 +90,8 @@ void Connection::on_readable() {
   char byte = 0;
   const auto n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (n > 0) {
-    pipelined_ = true;  // the next request is already here; a later close stays unnoticed until it is read
+    pipelined_ = true;  // the next request is already here: readiness tells nothing new, wait_until() asks
+    gone_ = peer_closed();
   } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
     gone_ = true;
     net::error_code ignored;  // nothing more can be done for a broken socket
@@ -95,8 +99,17 @@ void Connection::on_readable() {
   }
 }
 
+bool Connection::peer_closed() {
+  pollfd entry{socket_.native_handle(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
 net::Task<bool> Connection::wait_until(net::Clock::time_point until) {
   watch();
+  if (pipelined_) {
+    gone_ = gone_ || peer_closed();
+    until = std::min(until, net::Clock::now() + std::chrono::milliseconds(200));
+  }
   if (gone_) co_return false;
   timer_.expires_at(until);
   (void)co_await timer_.async_wait(net::as_result);  // woken or due, the caller looks at its own condition

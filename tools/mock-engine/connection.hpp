@@ -47,6 +47,7 @@ class Connection {
   net::Task<bool> read_body(Parser& parser);
   void watch();
   void on_readable();
+  [[nodiscard]] bool peer_closed();
 
   net::Socket socket_;
   net::Timer timer_;

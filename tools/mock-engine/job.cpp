@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "http/inflate.hpp"
 #include "text.hpp"
 
 namespace warmroute::mock {
@@ -250,11 +251,32 @@ std::optional<Kind> kind_of(std::string_view path) {
   return std::nullopt;
 }
 
+namespace {
+
+/// The body as JSON text: a gzip one decoded into `decoded`, as by the decoding front that engines are run behind.
+std::optional<Reply> readable_body(const Request& request, std::string& decoded, std::string_view& body) {
+  constexpr std::size_t limit = std::size_t{256} << 20U;
+  body = request.body;
+  const auto coding = request.header("content-encoding");
+  if (coding.empty() || equals_ignoring_case(coding, "identity")) return std::nullopt;
+  if (!equals_ignoring_case(coding, "gzip") && !equals_ignoring_case(coding, "x-gzip"))
+    return error_reply(415, fmt::format("Unsupported Content-Encoding: {}", coding));
+  if (http::gunzip(request.body, limit, simdjson::SIMDJSON_PADDING, decoded) != http::InflateResult::ok)
+    return error_reply(400, "the request body is not valid gzip");
+  body = decoded;
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Reply> read_job(Kind kind, const Request& request, const Engine& engine, Job& job) {
   if (request.method != "POST") return error_reply(405, "Method Not Allowed");
+  std::string decoded;
+  std::string_view body;
+  if (auto refusal = readable_body(request, decoded, body)) return refusal;
   static dom::parser parser;  // one thread; keeps its buffers between requests
   dom::element root;
-  if (const auto error = parser.parse(request.body.data(), request.body.size()).get(root))
+  if (const auto error = parser.parse(body.data(), body.size()).get(root))
     return error_reply(400, fmt::format("JSON decode error: {}", simdjson::error_message(error)));
   if (!root.is_object()) return error_reply(400, "the body must be a JSON object");
   job.kind = kind;
