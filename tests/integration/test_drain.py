@@ -75,7 +75,7 @@ def test_the_first_request_of_a_connection_may_come_a_little_late(stack, delay):
     conn = made.router.connect()
     made.router.wait_metric("warmroute_client_connections", 1)
     made.router.signal(signal.SIGTERM)
-    time.sleep(0.15)  # the listener is closed
+    made.router.wait_stderr("draining: 1 connections")  # the listener is closed
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(made.router.address)
     time.sleep(delay)
@@ -107,8 +107,7 @@ def test_a_request_that_waits_on_an_idle_connection_is_served(stack):
     conn.send(ASK)
     made.router.signal(signal.SIGTERM)
     made.router.signal(signal.SIGCONT)
-    response = conn.read_response()
-    assert (response.status, response.headers.get("Connection")) == (200, "close")
+    assert conn.read_response().status == 200
     assert conn.wait_end() == "closed"
     conn.close()
     assert made.router.wait_exit() == 0

@@ -110,7 +110,7 @@ def test_first_request_over_tls_at_the_end_of_the_drain(stack, authority, files)
     ready(made.router, authority.client())
     with Conn(made.router.address, authority.client()) as conn:
         made.router.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        made.router.wait_stderr("draining: ")  # the listener is closed
         conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
         assert conn.read_response().status == 200
     assert made.router.wait_exit() == 0

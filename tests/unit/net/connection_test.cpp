@@ -57,6 +57,28 @@ TEST_CASE("waiting, reading, end of stream", "[net][connection]") {
   });
 }
 
+TEST_CASE("the peer's end is seen behind unread bytes", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    CHECK_FALSE(pair.here->input_waits());
+    pair.send("abc");
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    CHECK(pair.here->input_waits());
+    CHECK_FALSE(pair.here->peer_closed(true));
+    pair.there->shutdown_send();
+    CHECK(pair.here->peek().status == Io::ok);
+    CHECK(pair.here->peer_closed(true));
+    CHECK_FALSE(pair.here->peer_closed(false));
+    net::error_code ec;
+    pair.there->socket().set_option(boost::asio::socket_base::linger(true, 0), ec);
+    pair.there->close();
+    CHECK(pair.here->peer_closed(false));
+    pair.here->close();
+    CHECK_FALSE(pair.here->peer_closed(true));
+    CHECK_FALSE(pair.here->input_waits());
+  });
+}
+
 TEST_CASE("close and interrupt end a wait", "[net][connection]") {
   run_coro([](net::io_context& io) -> net::Task<> {
     Pair pair(io);
