@@ -158,23 +158,12 @@ void write_route(std::string& out, const model::ModelRoute& route) {
   object.raw("spec", route.spec_json);
 }
 
-bool has_labels(const model::Labels& labels, const model::Labels& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& pair) {
-    const auto it = labels.find(pair.first);
-    return it != labels.end() && it->second == pair.second;
-  });
-}
-
-void write_server(std::string& out, const Store& store, const model::ServerEntry& server) {
+void write_server(std::string& out, const model::ServerEntry& server) {
   std::vector<std::string> all, decode, prefill;
   for (const auto& pod : server.pods) {
     all.push_back(pod.record->key());
-    if (!server.spec.pd_group) continue;
-    const auto& group = *server.spec.pd_group;
-    const model::Pod* resource = find_pod(store, pod.record->key());
-    if (resource == nullptr || resource->meta.labels.count(group.group_key) == 0) continue;
-    if (has_labels(resource->meta.labels, group.decode_labels)) decode.push_back(pod.record->key());
-    if (has_labels(resource->meta.labels, group.prefill_labels)) prefill.push_back(pod.record->key());
+    if (pod.role == model::PdRole::decode) decode.push_back(pod.record->key());
+    if (pod.role == model::PdRole::prefill) prefill.push_back(pod.record->key());
   }
   Object object(out);
   object.text("name", server.spec.meta.name);
@@ -217,7 +206,7 @@ Page list_page(const Store& store, const KindName& kind) {
   } else if (snapshot && kind.kind == Kind::modelservers) {
     for (const auto& [key, server] : snapshot->servers) {
       separate();
-      write_server(items, store, *server);
+      write_server(items, *server);
     }
   } else if (snapshot && kind.kind == Kind::pods) {
     for (const auto& [key, line] : pod_lines(*snapshot)) {
@@ -243,7 +232,7 @@ Page object_page(const Store& store, const KindName& kind, std::string_view ns, 
                                    [&](const auto& route) { return route->meta.key() == key; });
       if (it != snapshot->routes.end()) write_route(body, **it);
     } else if (kind.kind == Kind::modelservers) {
-      if (const auto server = snapshot->server(key)) write_server(body, store, *server);
+      if (const auto server = snapshot->server(key)) write_server(body, *server);
     } else if (kind.kind == Kind::pods) {
       const auto lines = pod_lines(*snapshot);
       if (const auto it = lines.find(key); it != lines.end()) write_pod(body, store, it->second, true);

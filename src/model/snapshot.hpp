@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/pd_groups.hpp"
 #include "model/pod_record.hpp"
 #include "model/resources.hpp"
 
@@ -17,14 +18,17 @@ namespace warmroute::model {
 struct PodEntry {
   std::shared_ptr<PodRecord> record;
   std::shared_ptr<const std::vector<std::string>> loaded_models;  ///< never null
-  std::uint16_t port = 0;  ///< own port of the pod, else the server's workloadPort
+  std::uint16_t port = 0;      ///< own port of the pod, else the server's workloadPort
+  PdRole role = PdRole::none;  ///< of a server with a PD group
+  std::uint32_t group = 0;     ///< of a pod with a role: index into ServerEntry::groups
   /// "default/name", the ip and the incarnation are in the record.
 };
 
 struct ServerEntry {
   std::string key;  ///< namespace/name
   ModelServer spec;
-  std::vector<PodEntry> pods;  ///< routable ones only, sorted by key
+  std::vector<PodEntry> pods;         ///< routable ones only, sorted by key
+  std::vector<PdGroupPods> groups{};  ///< of a server with a PD group, sorted by value; each has a member
 };
 
 struct Snapshot {

@@ -69,7 +69,12 @@ struct Identity {
   friend bool operator==(const Identity&, const Identity&) = default;
 
   explicit Identity(const Pod& pod)
-      : uid(pod.meta.uid), ip(pod.ip), host(pod.host), port(pod.port), container_start(pod.container_start), is_static(pod.is_static) {}
+      : uid(pod.meta.uid),
+        ip(pod.ip),
+        host(pod.host),
+        port(pod.port),
+        container_start(pod.container_start),
+        is_static(pod.is_static) {}
 };
 
 /// A pod that is ready and selected by a ModelServer.
@@ -84,6 +89,7 @@ struct Live {
   std::optional<double> process_start;
   bool up = true;                    ///< false: a static pod that does not answer
   std::vector<std::string> servers;  ///< keys, sorted
+  Labels labels;                     ///< kept only when a server of the pod has a PD group
   ScrapeTarget target;
 };
 
@@ -94,7 +100,8 @@ struct Server {
 
 bool same_entries(const std::vector<PodEntry>& a, const std::vector<PodEntry>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const PodEntry& l, const PodEntry& r) {
-    return l.record == r.record && l.loaded_models == r.loaded_models && l.port == r.port;
+    return l.record == r.record && l.loaded_models == r.loaded_models && l.port == r.port && l.role == r.role &&
+           l.group == r.group;
   });
 }
 
@@ -195,7 +202,11 @@ void Store::Impl::reconcile(const std::vector<Pod>& pods, Changes& changes) {
       begin_incarnation(it->first, entry, changes);
     }
     entry.servers.clear();
-    for (const std::string* key : keys) entry.servers.push_back(*key);
+    entry.labels.clear();
+    for (const std::string* key : keys) {
+      entry.servers.push_back(*key);
+      if (servers.at(*key).spec.pd_group) entry.labels = pod.meta.labels;
+    }
     // A pod of several servers is scraped once, as the first of them says.
     const ModelServer& owner = servers.at(entry.servers.front()).spec;
     entry.target = {nullptr, owner.engine, pod.port.value_or(owner.port), owner.https, pod.is_static};
@@ -209,14 +220,20 @@ void Store::Impl::reconcile(const std::vector<Pod>& pods, Changes& changes) {
 
 std::shared_ptr<const ServerEntry> Store::Impl::entry_of(const std::string& key, const Server& server) const {
   std::vector<PodEntry> pods;
+  std::vector<const Labels*> labels;
   pods.reserve(server.members.size());
   for (const Live* pod : server.members) {
     if (!pod->up) continue;
     pods.push_back({pod->record, pod->loaded_models, pod->identity.port.value_or(server.spec.port)});
+    if (server.spec.pd_group) labels.push_back(&pod->labels);
   }
+  std::vector<PdGroupPods> groups;
+  if (server.spec.pd_group) groups = form_pd_groups(*server.spec.pd_group, labels, pods);
   const std::shared_ptr<const ServerEntry> before = current->server(key);
-  if (before && same_entries(before->pods, pods) && same_for_requests(before->spec, server.spec)) return before;
-  return std::make_shared<const ServerEntry>(ServerEntry{key, server.spec, std::move(pods)});
+  if (before && same_entries(before->pods, pods) && before->groups == groups &&
+      same_for_requests(before->spec, server.spec))
+    return before;
+  return std::make_shared<const ServerEntry>(ServerEntry{key, server.spec, std::move(pods), std::move(groups)});
 }
 
 void Store::Impl::renew_targets() {

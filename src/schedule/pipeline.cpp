@@ -178,7 +178,8 @@ void Pipeline::score(const RequestView& request, States& states, Scratch& scratc
   }
 }
 
-Decision Pipeline::run(const RequestView& request, States& states, std::span<const PodView> pods) const {
+Decision Pipeline::run(const RequestView& request, States& states, std::span<const PodView> pods,
+                       std::span<const std::uint8_t> eligible) const {
   thread_local Scratch scratch;
   Decision decision;
   if (pods.empty()) return decision;
@@ -191,6 +192,7 @@ Decision Pipeline::run(const RequestView& request, States& states, std::span<con
   const std::uint64_t draw = base::random64();
   for (std::size_t i = 0; i < scratch.pods.size(); ++i) {
     const Candidate entry{scratch.origin[i], scratch.totals[i]};
+    if (!eligible.empty() && eligible[entry.index] == 0) continue;
     const std::uint64_t key = tie_key(draw, i);
     std::size_t place = decision.count;
     while (place > 0) {

@@ -23,7 +23,7 @@ struct Candidate {
 
 struct Decision {
   std::array<Candidate, candidate_limit> candidates{};
-  std::size_t count = 0;         ///< 0: every pod was filtered out (or none was given)
+  std::size_t count = 0;         ///< 0: every pod was filtered out (or none was given, or eligible)
   std::string_view filtered_by;  ///< the filter that removed the last pod
 };
 
@@ -48,7 +48,9 @@ class Pipeline {
   Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const std::vector<Scorer>& scorers, Timing* timing);
 
   [[nodiscard]] States new_states() const;
-  [[nodiscard]] Decision run(const RequestView& request, States& states, std::span<const PodView> pods) const;
+  /// \param eligible empty, or one per pod: one that is 0 is filtered and scored with the others, but is no candidate.
+  [[nodiscard]] Decision run(const RequestView& request, States& states, std::span<const PodView> pods,
+                             std::span<const std::uint8_t> eligible = {}) const;
   void attempt_done(const RequestView& request, States& states, PodId pod, const Outcome& outcome) const noexcept;
   [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept;
   [[nodiscard]] bool has_scorers() const noexcept;

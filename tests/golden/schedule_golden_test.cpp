@@ -1,11 +1,13 @@
-// Whole scheduling decisions over sequences of records and picks (vectors/schedule.jsonl, mode plain).
+// Whole scheduling decisions over sequences of records and picks (vectors/schedule.jsonl).
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "model/snapshot.hpp"
 #include "schedule/build.hpp"
+#include "schedule/pairs.hpp"
 #include "support/fake_host.hpp"
 #include "support/golden_file.hpp"
 #include "support/golden_pods.hpp"
@@ -15,6 +17,7 @@ namespace warmroute::test {
 namespace {
 
 using schedule::Decision;
+using schedule::PairDecision;
 using schedule::Pipeline;
 using schedule::PipelineConfig;
 using simdjson::dom::array;
@@ -46,6 +49,12 @@ PipelineConfig read_config(element record) {
   return config;
 }
 
+/// Shared by the test cases: an entry may be needed by either mode.
+Deviations& listed() {
+  static Deviations deviations("schedule");
+  return deviations;
+}
+
 struct World {
   explicit World(element record) : pods(record["pods"]) {
     Registry registry;
@@ -73,7 +82,11 @@ void record_step(World& world, element step) {
   (void)world.pipeline->run(request, states, world.pods.views());
   Outcome outcome;
   outcome.status = 200;
-  world.pipeline->attempt_done(request, states, world.pods.id(std::string_view(step["pod"])), outcome);
+  for (const char* role : {"pod", "prefill"}) {
+    std::string_view name;
+    if (step[role].get(name) == simdjson::SUCCESS)
+      world.pipeline->attempt_done(request, states, world.pods.id(name), outcome);
+  }
 }
 
 struct Group {
@@ -126,29 +139,151 @@ void check_step(World& world, element step, Deviations& deviations) {
   CHECK(next == decision.count);
 }
 
-TEST_CASE("scheduling decisions are the recorded ones", "[golden]") {
-  Deviations deviations("schedule");
-  int plain = 0;
-  for_each_record("schedule", [&](element record) {
-    if (std::string_view(record["mode"]) != "plain") {
-      deviations.rule("prefill_decode_waits");
-      return;
+model::Labels labels_of(element object) {
+  model::Labels labels;
+  simdjson::dom::object members;
+  if (object.get(members) == simdjson::SUCCESS)
+    for (const auto& [name, value] : members) labels[std::string(name)] = std::string_view(value);
+  return labels;
+}
+
+std::vector<model::PdGroupPods> pd_groups(element record) {
+  const element spec = record["pd_group"];
+  const model::PdGroup group{std::string(std::string_view(spec["groupKey"])), labels_of(spec["prefillLabels"]),
+                             labels_of(spec["decodeLabels"])};
+  std::vector<model::Labels> labels;
+  for (const auto& pod : array(record["pods"])) {
+    element given;
+    labels.push_back(pod["labels"].get(given) == simdjson::SUCCESS ? labels_of(given) : model::Labels{});
+  }
+  std::vector<const model::Labels*> pointers;
+  for (const auto& each : labels) pointers.push_back(&each);
+  std::vector<model::PodEntry> entries(labels.size());
+  return model::form_pd_groups(group, pointers, entries);
+}
+
+std::set<std::string> names(element object, const char* member) {
+  std::set<std::string> found;
+  array list;
+  if (object[member].get(list) == simdjson::SUCCESS)
+    for (const auto& name : list) found.emplace(std::string_view(name));
+  return found;
+}
+
+std::int64_t total_of(element object, const std::string& pod) {
+  std::int64_t total = 0;  // nobody had anything to say: 0
+  element totals;
+  if (object["totals"].get(totals) == simdjson::SUCCESS) (void)totals[pod].get(total);
+  return total;
+}
+
+/// The recorded choice among the decode pods that have a partner.
+struct Partners {
+  explicit Partners(element result) {
+    const auto survivors = names(result, "survivors");
+    array prefill;
+    if (result["prefill"].get(prefill) != simdjson::SUCCESS) return;
+    for (const auto& entry : prefill) {
+      const std::string decode{std::string_view(entry["decode"])};
+      if (survivors.count(decode) == 0) continue;
+      const auto able = names(entry, "survivors");
+      if (able.empty()) {
+        alone.insert(decode);
+        continue;
+      }
+      const auto best = names(entry, "best");
+      able_prefill[decode] = best.empty() ? able : best;
+      entries.emplace(decode, entry);
+      totals.insert(total_of(result, decode));
     }
-    ++plain;
+  }
+  std::set<std::string> alone;  ///< decode pods without a partner
+  std::map<std::string, std::set<std::string>> able_prefill;
+  std::map<std::string, element> entries;
+  std::multiset<std::int64_t> totals;
+};
+
+void note_pd_rules(element result, const Partners& partners, Deviations& deviations) {
+  if (array(result["best"]).size() == 0 && !partners.able_prefill.empty())
+    deviations.rule("every_survivor_is_a_candidate");
+  for (const auto& group : array(result["best"]))
+    for (const auto& pod : array(group["pods"]))
+      if (partners.alone.count(std::string(std::string_view(pod))) != 0) deviations.rule("decode_pods_need_a_partner");
+}
+
+void check_pd_step(World& world, element step, std::span<const model::PdGroupPods> groups, Deviations& deviations) {
+  const element result = step["result"];
+  auto states = world.pipeline->new_states();
+  const auto views = world.pods.views();
+  const PairDecision decision = schedule::run_pairs(*world.pipeline, request_of(step), states, views, groups);
+  std::string_view error;
+  (void)result["error"].get(error);
+  if (error.find("filtered out by") != std::string_view::npos) {
+    CHECK(decision.end == PairDecision::End::filtered);
+    CHECK("pods have all been filtered out by \"" + std::string(decision.filtered_by) + "\"" == error);
+    return;
+  }
+  if (error.find("no decode pod") != std::string_view::npos) {
+    CHECK(decision.end == PairDecision::End::no_decode);
+    return;
+  }
+  const Partners partners(result);
+  note_pd_rules(result, partners, deviations);
+  if (partners.able_prefill.empty()) {
+    CHECK(error == "no valid prefill-decode pod pairs found");
+    CHECK(decision.end == PairDecision::End::no_pair);
+    return;
+  }
+  REQUIRE(decision.end == PairDecision::End::paired);
+  REQUIRE(decision.count == std::min(partners.totals.size(), schedule::candidate_limit));
+  auto best = partners.totals.rbegin();
+  std::set<std::string> taken;
+  for (std::size_t i = 0; i < decision.count; ++i, ++best) {
+    const std::string decode(views[decision.decode[i].index].name);
+    INFO("decode pod " << decode);
+    CHECK(decision.decode[i].total == *best);
+    CHECK(total_of(result, decode) == *best);
+    CHECK(taken.insert(decode).second);
+    REQUIRE(partners.able_prefill.count(decode) == 1);
+    const auto& prefill = decision.prefill[decision.group[i]].candidates[0];
+    const std::string name(views[prefill.index].name);
+    CHECK(partners.able_prefill.at(decode).count(name) == 1);
+    CHECK(prefill.total == total_of(partners.entries.at(decode), name));
+  }
+}
+
+void run_records(const char* mode, int expected) {
+  int count = 0;
+  for_each_record("schedule", [&](element record) {
+    if (std::string_view(record["mode"]) != mode) return;
+    ++count;
     INFO("record " << std::string_view(record["id"]));
     World world(record);
+    const bool plain = std::string_view(mode) == "plain";
+    const auto groups = plain ? std::vector<model::PdGroupPods>{} : pd_groups(record);
     int number_of_step = 0;
     for (const auto& step : array(record["steps"])) {
       INFO("step " << number_of_step++);
       if (std::string_view(step["op"]) == "record") {
         record_step(world, step);
+      } else if (plain) {
+        check_step(world, step, listed());
       } else {
-        check_step(world, step, deviations);
+        check_pd_step(world, step, groups, listed());
       }
     }
   });
-  CHECK(plain == 88);
-  CHECK(deviations.unused().empty());
+  CHECK(count == expected);
+}
+
+TEST_CASE("scheduling decisions are the recorded ones", "[golden]") { run_records("plain", 88); }
+
+TEST_CASE("choices of prefill/decode pairs are the recorded ones", "[golden][pd]") { run_records("pd", 44); }
+
+TEST_CASE("every listed deviation of the schedule is needed", "[golden]") {
+  run_records("plain", 88);
+  run_records("pd", 44);
+  CHECK(listed().unused().empty());
 }
 
 }  // namespace
