@@ -13,6 +13,7 @@ LAYERS = [
     ["base"],
     ["model"],
     ["http", "openai", "route", "prefix", "schedule"],
+    ["pd"],
     ["config", "net", "metrics"],
     ["upstream", "proxy", "source", "scrape", "admin"],
     ["app"],
