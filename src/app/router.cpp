@@ -116,7 +116,8 @@ void Router::build_counters() {
                               [] { return static_cast<double>(log::lost()); });
   registry_->counter_callback("warmroute_access_log_lines_lost_total", "Access log lines dropped",
                               [this] { return access_log_ ? static_cast<double>(access_log_->lost()) : 0.0; });
-  registry_->counter_callback("warmroute_connections_refused_total", "Connections refused at the connection limit",
+  registry_->counter_callback("warmroute_connections_refused_total",
+                              "Connections that came when the connection limit was reached",
                               [this] { return listener_ ? static_cast<double>(listener_->refused()) : 0.0; });
   registry_->gauge("warmroute_build_info", "Always 1", {{"version", version()}}).set(1);
   // 0 from the start, so that alerts on a rise have a beginning.
@@ -176,14 +177,16 @@ Result<void> Router::open_listeners() {
   const auto port = port_number(options_.port);
   if (!port) return fatal("listen failed: invalid port: " + options_.port);
   listen.port = *port;
+  listen.tls = shared_.server_tls != nullptr;
 
   std::vector<net::Worker*> workers;
   for (auto& worker : workers_) workers.push_back(worker.get());
-  listener_ = std::make_unique<net::Listener>(control_, workers, [this](net::Worker& worker, net::Socket socket) {
-    auto& context = *contexts_[worker.index()];
-    if (!worker.tasks().spawn("client session", proxy::run_session(context, std::move(socket))))
-      worker.connections.fetch_sub(1, std::memory_order_relaxed);  // shutting down: the socket closes here
-  });
+  listener_ = std::make_unique<net::Listener>(
+      control_, workers, [this](net::Worker& worker, net::Socket socket, bool over_limit) {
+        auto& context = *contexts_[worker.index()];
+        if (!worker.tasks().spawn("client session", proxy::run_session(context, std::move(socket), over_limit)))
+          worker.connections.fetch_sub(1, std::memory_order_relaxed);  // shutting down: the socket closes here
+      });
   if (auto opened = listener_->listen(listen); !opened)
     return fatal("listen failed: listen on port " + options_.port + ": " + opened.error().detail);
 

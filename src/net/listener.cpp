@@ -123,14 +123,16 @@ void Listener::hand_over(int descriptor) {
     if (least == nullptr || count < least->connections.load(std::memory_order_relaxed)) least = worker;
   }
   ++next_;
-  if (options_.max_connections != 0 && total >= options_.max_connections) {
+  const bool over_limit = options_.max_connections != 0 && total >= options_.max_connections;
+  if (over_limit) refused_.fetch_add(1, std::memory_order_relaxed);
+  if (over_limit && total >= options_.max_connections + spare_connections) {
     refuse(descriptor);
     return;
   }
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   least->connections.fetch_add(1, std::memory_order_relaxed);
-  boost::asio::post(least->io(), [this, least, descriptor] {
+  boost::asio::post(least->io(), [this, least, descriptor, over_limit] {
     Socket socket(least->io());
     sockaddr_storage name{};
     socklen_t size = sizeof name;
@@ -142,18 +144,17 @@ void Listener::hand_over(int descriptor) {
       least->connections.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
-    on_connection_(*least, std::move(socket));
+    on_connection_(*least, std::move(socket), over_limit);
   });
 }
 
-void Listener::refuse(int descriptor) {
-  refused_.fetch_add(1, std::memory_order_relaxed);
+void Listener::refuse(int descriptor) const {
   static constexpr std::string_view answer =
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
-      "Content-Length: 128\r\n\r\n"
-      R"({"error":{"message":"the router has too many connections","type":"overloaded_error","param":null,"code":"too_many_connections"}})";
+      "Content-Length: 118\r\n\r\n"
+      R"({"error":{"message":"the router has too many connections","type":"overloaded_error","param":null,"code":"overloaded"}})";
   // One try into the empty send buffer; a client that cannot take it gets the close alone.
-  (void)::send(descriptor, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (!options_.tls) (void)::send(descriptor, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(descriptor, SHUT_WR);
   ::close(descriptor);
 }

@@ -15,13 +15,17 @@ namespace warmroute::net {
 
 class Listener {
  public:
-  /// Called on the worker with a connected, non-blocking descriptor that it owns.
-  using OnConnection = std::function<void(Worker&, Socket)>;
+  /// Called on the worker with a connected, non-blocking descriptor that it owns. `over_limit`: the limit was reached,
+  /// and this is one of the few beyond it that health probes and a refusal in the client's own protocol are left room
+  /// for.
+  using OnConnection = std::function<void(Worker&, Socket, bool over_limit)>;
+  static constexpr std::size_t spare_connections = 64;  ///< beyond the limit; what comes after them is closed
 
   struct Options {
     std::string address;  ///< empty: all, IPv6 dual stack, IPv4 alone where IPv6 is missing
     std::uint16_t port = 0;
     std::size_t max_connections = 0;  ///< of all workers together; 0: none
+    bool tls = false;                 ///< clients expect TLS: no clear text to them
   };
 
   Listener(io_context& control, std::vector<Worker*> workers, OnConnection on_connection);
@@ -33,7 +37,7 @@ class Listener {
   void refuse_new() noexcept;
   /// Hands over what is still in the accept queue, and closes.
   void stop();
-  /// Connections refused because the limit was reached.
+  /// Connections that came when the limit was reached.
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
@@ -41,7 +45,7 @@ class Listener {
   bool accept_waiting(int most);
   void close();
   void hand_over(int descriptor);
-  void refuse(int descriptor);
+  void refuse(int descriptor) const;
 
   std::vector<Worker*> workers_;
   OnConnection on_connection_;

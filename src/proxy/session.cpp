@@ -14,18 +14,20 @@ namespace {
 // How often a client is looked after whose end of stream stands behind bytes that nobody reads yet. With the grain of
 // the deadlines it stays well below the second that a cancellation may take.
 constexpr std::chrono::milliseconds leave_check_interval{300};
+// For the request of a connection beyond the limit: long enough for a probe, short enough to leave room for the next.
+constexpr std::chrono::milliseconds over_limit_patience{2000};
 // For the request of a connection that was accepted just before the router stopped accepting.
 constexpr std::chrono::milliseconds first_request_grace{1000};
 
 }  // namespace
 
-net::Task<> run_session(WorkerContext& context,
-                        net::Socket socket) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
-  Session session(context, std::move(socket));
+net::Task<> run_session(WorkerContext& context, net::Socket socket,
+                        bool over_limit) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  Session session(context, std::move(socket), over_limit);
   co_await session.run();
 }
 
-Session::Session(WorkerContext& context, net::Socket socket)
+Session::Session(WorkerContext& context, net::Socket socket, bool over_limit)
     : context_(context),
       client_(std::move(socket)),
       client_deadline_(
@@ -39,7 +41,8 @@ Session::Session(WorkerContext& context, net::Socket socket)
               session.client_.interrupt();
             }
           },
-          this) {
+          this),
+      over_limit_(over_limit) {
   if (shared().server_tls != nullptr) client_.start_tls(shared().server_tls->session(client_.socket().native_handle()));
   self_ = context_.sessions.insert(context_.sessions.end(), this);
 }
@@ -66,7 +69,10 @@ net::Task<Session::HeadState> Session::read_head() {
   http::HeadEnd end;
   reset_client_late();
   bool started = !input_.empty();
-  client_deadline_.set_after(started ? settings.client_head_timeout : settings.client_idle_timeout);
+  const auto head_timeout =
+      over_limit_ ? std::min(settings.client_head_timeout, over_limit_patience) : settings.client_head_timeout;
+  const auto idle_timeout = over_limit_ ? head_timeout : settings.client_idle_timeout;
+  client_deadline_.set_after(started ? head_timeout : idle_timeout);
   bool last_call = false;
   auto scratch = context_.worker.scratch();
   std::string_view seen = input_.view();
@@ -126,7 +132,7 @@ net::Task<Session::HeadState> Session::read_head() {
     if (got.status != Io::ok) co_return HeadState::closed;
     if (!started) {
       started = true;
-      client_deadline_.set_after(settings.client_head_timeout);
+      client_deadline_.set_after(head_timeout);
     }
     if (input_.empty()) {
       seen = {scratch.data(), got.bytes};

@@ -17,7 +17,8 @@ namespace warmroute::proxy {
 /// Owned by the coroutine run_session(); everything happens on its worker.
 class Session {
  public:
-  Session(WorkerContext& context, net::Socket socket);
+  /// `over_limit`: answers health probes and refuses everything else, once, and does not wait long for it.
+  Session(WorkerContext& context, net::Socket socket, bool over_limit);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -30,6 +31,7 @@ class Session {
   [[nodiscard]] net::Connection& client() noexcept { return client_; }
   /// Bytes received behind the current head: body, or the next request.
   [[nodiscard]] base::Bytes& input() noexcept { return input_; }
+  [[nodiscard]] bool over_limit() const noexcept { return over_limit_; }
   [[nodiscard]] net::Deadline& client_deadline() noexcept { return client_deadline_; }
   /// The client deadline passed since the last reset; the waiting coroutine was resumed.
   [[nodiscard]] bool client_late() const noexcept { return client_late_; }
@@ -75,12 +77,13 @@ class Session {
   void* on_left_owner_ = nullptr;
   std::unique_ptr<net::Deadline> leave_check_;  ///< made for clients that send more than they were asked for
   std::list<Session*>::iterator self_;
+  const bool over_limit_;
   bool idle_ = true, served_ = false, client_late_ = false, client_left_ = false, write_failed_ = false,
        flushing_ = false;
 };
 
 /// Spawned per accepted connection. The context outlives it (NOLINT: the worker owns both).
-net::Task<> run_session(WorkerContext& context,
-                        net::Socket socket);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> run_session(WorkerContext& context, net::Socket socket,
+                        bool over_limit);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

@@ -1,14 +1,16 @@
 """Limits follow the machine (decisions 3.19, 3.20)."""
 
+import gzip
 import os
 import re
 import resource
 import subprocess
 import threading
+import time
 
 from support.engine import answer
 from support.router import SLOW, wait_for
-from support.wire import WireTimeout, request_bytes
+from support.wire import request_bytes
 
 
 def test_buffered_bodies_are_bounded(stack):
@@ -94,25 +96,92 @@ def test_running_out_of_descriptors_does_not_spin(stack):
     wait_for(lambda: made.router.try_get("/healthz").status == 200, 5, "accepting again")
 
 
-def test_connection_limit(stack):
+def test_requests_beyond_the_connection_limit_are_refused_kindly(stack):
+    """The answer is a complete 503 to the request; health probes are served; there is room again afterwards."""
     made = stack(flags=["--max-connections=20"])
-    conns = []
-    for _ in range(40):
-        try:
-            conns.append(made.router.connect(timeout=2))
-        except OSError:
-            break
-    served = 0
+    conns = [made.router.connect() for _ in range(20)]
+    made.router.wait_metric("warmroute_client_connections", 20)
+    for method in ("POST", "GET"):
+        with made.router.connect() as conn:
+            body = {"model": "m-a", "prompt": "x" * 100_000} if method == "POST" else b""
+            conn.send(request_bytes(method, "/v1/completions", body))
+            response = conn.read_response(method)
+            assert (response.status, response.headers.get("Connection")) == (503, "close")
+            assert response.headers.get("Retry-After") == "1"
+            assert response.error["type"] == "overloaded_error"
+            assert conn.wait_end() == "closed"
+    for path in ("/healthz", "/readyz"):
+        assert made.router.get(path).status == 200
+    assert made.router.metric("warmroute_connections_refused_total") == 4
+    assert made.asked() == []
     for conn in conns:
-        try:
-            conn.send(request_bytes("GET", "/healthz"))
-            served += conn.read_response("GET", timeout=0.5).status == 200
-        except (OSError, WireTimeout):
-            pass
-    assert 1 <= served <= 20
+        conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
+        assert conn.read_response().status == 200  # those inside the limit notice nothing
+        conn.close()
+    wait_for(lambda: made.router.chat().status == 200, 5)
+
+
+def test_idle_connections_beyond_the_limit_are_bounded_and_leave_soon(stack):
+    made = stack(flags=["--max-connections=20"])
+    conns = [made.router.connect() for _ in range(20 + 64)]
+    made.router.wait_metric("warmroute_client_connections", 84)
+    with made.router.connect() as conn:
+        response = conn.read_response()  # at once, whatever it would have asked
+        assert (response.status, response.ended, response.error["code"]) == (503, "complete", "overloaded")
+        assert response.headers.get("Retry-After") == "1"
+    started = time.monotonic()
+    assert [conn.wait_end(5 * SLOW) for conn in conns[20:]] == ["closed"] * 64
+    assert time.monotonic() - started < 4 * SLOW
+    assert made.router.get("/healthz").status == 200
+    assert conns[0].wait_end(0.1) == "open"
     for conn in conns:
         conn.close()
-    wait_for(lambda: made.router.try_get("/healthz").status == 200, 5)
+
+
+def test_a_head_limit_of_the_operators_own(stack):
+    made = stack(flags=["--max-head-bytes=2KiB"])
+    fits = request_bytes("GET", "/healthz", headers=[("X-Fill", "a")])
+    for size, status in ((2048, 200), (2049, 431)):
+        head = request_bytes("GET", "/healthz", headers=[("X-Fill", "a" * (size - len(fits) + 1))])
+        assert len(head) == size and made.router.send_raw(head, "GET").status == status
+
+
+def test_gzip_counts_against_the_buffered_bytes_decoded(stack):
+    made = stack(flags=["--max-buffered-bytes=3000000"])
+    packed = gzip.compress(b'{"model":"m-a","prompt":"' + b"x" * 4_000_000 + b'"}')
+    response = made.router.post("/v1/completions", packed, [("Content-Encoding", "gzip")])
+    assert (response.status, response.error["type"]) == (503, "overloaded_error")
+    made.router.wait_metric("warmroute_buffered_request_bytes", 0)
+    assert made.router.chat().status == 200
+
+
+def test_bodies_that_are_announced_and_not_sent_take_no_memory(stack):
+    made = stack()
+    before = made.router.rss_bytes()
+    conns = [made.router.connect() for _ in range(100)]
+    for conn in conns:
+        conn.send(b"POST /v1/completions HTTP/1.1\r\nHost: r\r\nContent-Length: 60000000\r\n\r\n{")
+    made.router.wait_metric("warmroute_client_connections", 100)
+    time.sleep(0.2)
+    assert made.router.rss_bytes() - before < 10e6 * SLOW
+    for conn in conns:
+        conn.close()
+
+
+def test_idle_connections_take_little_memory(stack):
+    made = stack()
+    request = request_bytes("GET", "/healthz")
+    first = made.router.connect()
+    first.send(request)
+    first.read_response("GET")
+    before = made.router.rss_bytes()
+    conns = [made.router.connect() for _ in range(500)]
+    for conn in conns:
+        conn.send(request)
+        assert conn.read_response("GET").status == 200
+    assert made.router.rss_bytes() - before < 500 * 8192 * SLOW
+    for conn in [first, *conns]:
+        conn.close()
 
 
 def test_workers_flag(stack):
