@@ -51,6 +51,7 @@ Result<void> check_request_host(const Head& head, int hosts, const Refuse& refus
 
 Result<void> check_framing(Head& head, bool is_request, bool answers_head) {
   const Refuse refuse{is_request ? Source::client : Source::engine, is_request ? Retry::never : Retry::next_pod};
+  if (!is_request && head.status < 100) return refuse("status below 100");
   int lengths = 0, codings = 0, hosts = 0;
   std::string_view length_text;
   for (const auto& field : head.fields) {

@@ -20,6 +20,8 @@ def _made(stack):
     (HEAD + b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(BODY), 400),
     (HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunked(BODY), 400),
     (HEAD + b"Transfer-Encoding: chunked, gzip\r\n\r\n" + chunked(BODY), 400),
+    (HEAD + b"Transfer-Encoding: chunked\t\r\n\r\n" + chunked(BODY), 400),
+    (HEAD + b'Transfer-Encoding: "chunked,"\r\n\r\n' + chunked(BODY), 400),
     (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunked(BODY), 400),
     (HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(BODY), 400),
     (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", 400),
@@ -191,6 +193,37 @@ def test_expect_over_the_limit_gets_no_100(stack):
         assert response.status == 413 and response.interim == []
 
 
+def test_other_expectations_are_ignored_and_not_forwarded(made):
+    with made.router.connect() as conn:
+        conn.send(HEAD + b"Expect: 200-maybe\r\nContent-Length: 28\r\n\r\n" + BODY)
+        response = conn.read_response()
+        assert response.status == 200 and response.interim == []
+    assert "Expect" not in made.engine.requests[0].headers
+
+
+@pytest.mark.parametrize("early", ["404", "413", "415"])
+def test_early_answers_close_or_drain(stack, early):
+    """Answered before its body was read, the connection ends; after it (415), it goes on. Never is it a request."""
+    made = stack(flags=["--max-body-bytes=3000000"])
+    path = "/nowhere" if early == "404" else "/v1/completions"
+    extra = b"Content-Encoding: zstd\r\n" if early == "415" else b""
+    size = 5_000_000 if early == "413" else 2_000_000
+    inner = (b"GET /healthz HTTP/1.1\r\nHost: r\r\n\r\n" * (size // 36))[:size].ljust(size)
+    with made.router.connect() as conn:
+        conn.send(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: r\r\n" + extra +
+                  b"Content-Length: %d\r\n\r\n" % size + inner[:1000])
+        time.sleep(0.1)
+        try:
+            conn.send(inner[1000:])
+        except OSError:
+            pass  # more than the router reads behind an answer
+        response = conn.read_response()
+        assert response.status == int(early), response
+        assert conn.wait_end(1.5) in (("open",) if early == "415" else ("closed", "reset"))
+        assert not conn.buffer
+    assert made.asked() == []
+
+
 def test_head_answers_have_no_body(made):
     made.engine.answers = [[{"send": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 55\r\n\r\n"}]]
     with made.router.connect() as conn:
@@ -329,6 +362,11 @@ def test_interim_answers_of_the_engine_are_skipped(made):
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello",
     "HTTP/9.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     "garbage\r\n\r\n",
+    "HTTP/1.1 024 No\r\nContent-Length: 5\r\n\r\nhello",
+    "HTTP/1.1 200 OK\r\nX: 1\r\n folded\r\nContent-Length: 5\r\n\r\nhello",
+    "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
     "HTTP/1.1 200 OK\r\nX: " + "a" * 200_000 + "\r\nContent-Length: 0\r\n\r\n",
 ])
 def test_ambiguous_answers_are_failures_of_the_pod(stack, script):

@@ -169,6 +169,8 @@ TEST_CASE("framing of responses", "[http][framing]") {
   CHECK(parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n").error().retry == Retry::next_pod);
   CHECK(parse("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").error().source == Source::engine);
   CHECK_FALSE(parse("HTTP/2 200\r\n\r\n").has_value());
+  for (const char* status : {"000", "024", "099"})
+    CHECK(parse("HTTP/1.1 " + std::string(status) + " No\r\n\r\n").error().retry == Retry::next_pod);
 }
 
 TEST_CASE("a body until close is complete at the close, a length is not", "[http][body]") {
