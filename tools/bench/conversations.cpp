@@ -1,0 +1,86 @@
+#include "conversations.hpp"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cstdio>
+
+namespace bench {
+namespace {
+
+constexpr int sharers = 10;
+
+std::string words(std::uint32_t seed, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) {
+    seed = seed * 1664525U + 1013904223U;
+    std::array<char, 12> word{};
+    const int size = std::snprintf(word.data(), word.size(), "w%x ", seed >> 12U);
+    text.append(word.data(), static_cast<std::size_t>(size));
+  }
+  text.resize(bytes);
+  return text;
+}
+
+std::array<char, Request::stamp_bytes> stamp(std::uint64_t number) {
+  std::array<char, Request::stamp_bytes> digits{};
+  for (auto at = digits.rbegin(); at != digits.rend(); ++at, number /= 10) *at = static_cast<char>('0' + number % 10);
+  return digits;
+}
+
+}  // namespace
+
+std::size_t Request::size() const noexcept {
+  return (*text)[0].size() + (*text)[1].size() + (*text)[2].size() + 2 * stamp_bytes;
+}
+
+std::string_view Request::piece(std::size_t index) const noexcept {
+  if (index == 1) return {first.data(), first.size()};
+  if (index == 3) return {last.data(), last.size()};
+  return (*text)[index / 2];
+}
+
+Conversations::Conversations(const Shape& shape, int port) : new_percent_(shape.new_percent) {
+  // Another run of the generator must not send what this one sent.
+  sent_ = static_cast<std::uint64_t>(getpid()) * 100'000U;
+  for (int i = 0; i < shape.pool; ++i) {
+    const auto seed = static_cast<std::uint32_t>(i);
+    std::string body = R"({"model":")" + shape.model + '"';
+    if (shape.events > 0) {
+      body += R"(,"stream":true,"user":"bench-)" + std::to_string(shape.events) + '-' + std::to_string(shape.every_us) +
+              '"';
+    }
+    body += R"(,"max_tokens":100,"messages":[{"role":"system","content":")";
+    const auto shared = shape.prompt_bytes / 4;
+    std::array<std::string, 3> text;
+    text[0] = body;
+    text[1] = " " + words(1'000'000U + seed / sharers, shared) + R"("},{"role":"user","content":")" +
+              words(seed, shape.prompt_bytes - shared) +
+              R"("},{"role":"assistant","content":"Yes."},{"role":"user","content":"And question )";
+    text[2] = R"(?"}]})";
+    const auto length = text[0].size() + text[1].size() + text[2].size() + 2 * Request::stamp_bytes;
+    text[0].insert(0, "POST " + shape.path + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) +
+                          "\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\nContent-Length: " +
+                          std::to_string(length) + "\r\n\r\n");
+    texts_.push_back(std::move(text));
+  }
+}
+
+Request Conversations::next() {
+  Request request;
+  ++sent_;
+  const auto chosen = random() % texts_.size();
+  request.text = &texts_[chosen];
+  const bool fresh = random() % 100 < static_cast<std::uint32_t>(new_percent_);
+  request.first = stamp(fresh ? sent_ : chosen / sharers);
+  request.last = stamp(sent_);
+  return request;
+}
+
+std::uint32_t Conversations::random() {
+  state_ ^= state_ << 13U;
+  state_ ^= state_ >> 17U;
+  state_ ^= state_ << 5U;
+  return state_;
+}
+
+}  // namespace bench
