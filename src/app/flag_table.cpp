@@ -152,6 +152,7 @@ void add_start_flags(Table& table) {
   compat.show = [](const Options& options) { return options.compat_kthena ? "kthena" : "none"; };
   table.add("check", &Options::check, "Check configuration and resources, say what is wrong and where, and exit");
   table.at_least("workers", &Options::workers, 0, "Worker threads; 0: the CPUs available");
+  table.add("step-times", &Options::step_times, "Measure how long workers are busy without a break (costs a little)");
 }
 
 void add_listener_flags(Table& table) {

@@ -40,6 +40,7 @@ struct Options {
   bool compat_kthena = false;
   bool compat_given = false;  ///< by flag or variable: wins over the config file's key
   int workers = 0;            ///< 0: CPUs available
+  bool step_times = false;    ///< for measuring: warmroute_worker_step… metrics
   std::string bind_address;   ///< empty: all
   bool check = false;
   bool forwarded_headers = false;

@@ -119,6 +119,14 @@ void Router::build_counters() {
   registry_->counter_callback("warmroute_connections_refused_total",
                               "Connections that came when the connection limit was reached",
                               [this] { return listener_ ? static_cast<double>(listener_->refused()) : 0.0; });
+  if (options_.step_times) {
+    registry_->counter_callback("warmroute_worker_steps_total", "Steps of the workers' loops",
+                                [this] { return static_cast<double>(step_times().steps); });
+    registry_->counter_callback("warmroute_worker_slow_steps_total", "Steps that took more than 1 ms of CPU time",
+                                [this] { return static_cast<double>(step_times().slow); });
+    registry_->gauge_callback("warmroute_worker_step_seconds_max", "CPU time of the longest step so far",
+                              [this] { return std::chrono::duration<double>(step_times().longest).count(); });
+  }
   registry_->gauge("warmroute_build_info", "Always 1", {{"version", version()}}).set(1);
   // 0 from the start, so that alerts on a rise have a beginning.
   (void)registry_->counter("warmroute_resource_reload_errors_total", "Resource files that could not be applied");
@@ -157,7 +165,7 @@ Result<void> Router::start() {
     contexts_.back()->table = table_;
   }
   if (auto opened = open_listeners(); !opened) return opened;
-  for (auto& worker : workers_) worker->start();
+  for (auto& worker : workers_) worker->start(options_.step_times);
   start_poller();
   start_source();
   tasks_.spawn("file watch", watch_files());
@@ -344,6 +352,17 @@ void Router::close_listeners() {
       for (auto* session : context.sessions) session->close_if_idle();
       context.pool.clear();
     });
+}
+
+net::Worker::StepTimes Router::step_times() const noexcept {
+  net::Worker::StepTimes all;
+  for (const auto& worker : workers_) {
+    const auto times = worker->step_times();
+    all.steps += times.steps;
+    all.slow += times.slow;
+    all.longest = std::max(all.longest, times.longest);
+  }
+  return all;
 }
 
 std::size_t Router::open_connections() const noexcept {

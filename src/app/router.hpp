@@ -36,6 +36,8 @@ class Router {
   /// Serves what has connected so far, accepts nothing more, closes idle connections.
   void close_listeners();
   [[nodiscard]] std::size_t open_connections() const noexcept;
+  /// Of all workers; 0 without --step-times.
+  [[nodiscard]] net::Worker::StepTimes step_times() const noexcept;
   /// Ends what still runs.
   void abort_sessions();
   /// Joins the workers and flushes the logs. After run() returned.

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <ctime>
+
 #include <boost/asio/post.hpp>
 
 #include <string>
@@ -12,13 +14,40 @@ Worker::Worker(unsigned index) : index_(index), scratch_(new char[scratch_bytes]
 
 Worker::~Worker() { join(); }
 
-void Worker::start() {
-  thread_ = std::thread([this] {
+void Worker::start(bool time_steps) {
+  thread_ = std::thread([this, time_steps] {
     const auto name = "worker-" + std::to_string(index_);
     pthread_setname_np(pthread_self(), name.c_str());
-    io_.run();
+    if (time_steps) {
+      run_timed();
+    } else {
+      io_.run();
+    }
     ended_.store(true);
   });
+}
+
+void Worker::run_timed() {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  auto before = now();
+  while (io_.run_one() > 0) {
+    const auto after = now();
+    const auto took = after - before;
+    before = after;
+    steps_.fetch_add(1, std::memory_order_relaxed);
+    if (took > slow_step) slow_steps_.fetch_add(1, std::memory_order_relaxed);
+    if (took.count() > longest_step_ns_.load(std::memory_order_relaxed))
+      longest_step_ns_.store(took.count(), std::memory_order_relaxed);
+  }
+}
+
+Worker::StepTimes Worker::step_times() const noexcept {
+  return {steps_.load(std::memory_order_relaxed), slow_steps_.load(std::memory_order_relaxed),
+          std::chrono::nanoseconds(longest_step_ns_.load(std::memory_order_relaxed))};
 }
 
 void Worker::join() {

@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +23,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void start();
+  /// With `time_steps`, the CPU time of each step of the loop is taken (step_times()), at about a microsecond a step.
+  void start(bool time_steps = false);
   /// Lets run() return once its work is done, and joins. Call after the coroutines have ended or were cancelled.
   void join();
 
@@ -32,12 +35,24 @@ class Worker {
   /// For one read between two suspensions; never across a co_await.
   [[nodiscard]] std::span<char> scratch() noexcept { return {scratch_.get(), scratch_bytes}; }
 
+  /// CPU time of the loop's steps: a handler with the poll that found it. Waiting, and the time other processes had
+  /// the processor, do not count. All 0 unless start() was asked for it.
+  struct StepTimes {
+    std::uint64_t steps = 0;
+    std::uint64_t slow = 0;  ///< above slow_step
+    std::chrono::nanoseconds longest{0};
+  };
+  static constexpr std::chrono::milliseconds slow_step{1};
+  [[nodiscard]] StepTimes step_times() const noexcept;
+
   /// Connections of this worker, for the acceptor's choice.
   std::atomic<std::size_t> connections{0};
 
   static constexpr std::size_t scratch_bytes = 64 * 1024;
 
  private:
+  void run_timed();
+
   unsigned index_;
   io_context io_{1};
   std::optional<boost::asio::executor_work_guard<Executor>> work_;
@@ -46,6 +61,9 @@ class Worker {
   TaskGroup tasks_{io_};  // last: coroutines die before what they use
   std::thread thread_;
   std::atomic<bool> ended_{false};
+  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<std::uint64_t> slow_steps_{0};
+  std::atomic<std::int64_t> longest_step_ns_{0};
 };
 
 }  // namespace warmroute::net
