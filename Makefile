@@ -2,18 +2,20 @@
 SECONDS ?= 60
 JOBS ?= $(shell nproc)
 FUZZ_CI_SECONDS ?= 20
+LOAD ?= all
 # ThreadSanitizer gives up where addresses are randomised by 32 bits; containers may forbid to switch that off.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-index profile fuzz fmt lint package clean
+.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-tools bench-index profile fuzz fmt lint package clean
 
 help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
 	@echo "make test             release build and all tests"
 	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
 	@echo "make build            build/release/warmroute and mock-engine"
-	@echo "make bench            CPU time per request and per event;  make bench-index: the prefix index alone"
-	@echo "make profile          the same load under perf"
+	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
+	@echo "make bench-index      the prefix index alone"
+	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k or sse"
 	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
 	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
 	@echo "make package          a .deb in build/release"
@@ -60,16 +62,21 @@ test-sanitizers:
 	@$(MAKE) --no-print-directory test-asan
 	@$(MAKE) --no-print-directory test-tsan
 
-bench: build
-	@/usr/bin/python3 tools/bench/bench.py
+bench: bench-tools
+	@tools/bench/setup.sh
+	@/usr/bin/python3 -B tools/bench/bench.py $(if $(QUICK),--quick)
+
+bench-tools: build
+	@cmake --build build/release -j $(JOBS) --target bench-tools
 
 bench-index: deps
 	@cmake --preset release --log-level=WARNING
 	@cmake --build build/release -j $(JOBS) --target bench_prefix_index
 	@build/release/tests/bench/bench_prefix_index
 
-profile: build
-	@/usr/bin/python3 tools/bench/bench.py --perf
+profile: bench-tools
+	@tools/bench/setup.sh profile
+	@/usr/bin/python3 -B tools/bench/profile.py --load $(LOAD)
 
 fuzz: deps
 	@cmake --preset fuzz --log-level=WARNING

@@ -15,7 +15,7 @@ BANS = [
     (r"\bstd::j?thread\b(?!::)", "threads belong to net, the loggers and the reader of files",
      {"src/net", "src/base", "src/metrics/access_log.cpp", "src/source/files.cpp"}),
     (r"\b(enable_)?shared_from_this\b", "state lives in the frame of the coroutine that needs it", set()),
-    (r"\bstd::cout\b|\bprintf\(", "log through base/log.hpp", {"src/app", "src/base", "tools/mock-engine"}),
+    (r"\bstd::cout\b|\bprintf\(", "log through base/log.hpp", {"src/app", "src/base", "tools/mock-engine", "tools/bench"}),
     (r"\busing namespace std;", "names stay qualified", set()),
 ]
 COMMENT = re.compile(r"^\s*(//|\*|/\*)")

@@ -1,197 +1,136 @@
 #!/usr/bin/env python3
-"""CPU time (user + system) of the proxy per request and per streamed event, beside nginx when it is installed.
+"""What warmroute costs, beside nginx, HAProxy and sglang-router in front of the same stand-in engines, in one run.
 
-Needs wrk (and nginx for the ratio). Options: --seconds N, --rounds N, --perf (records the router with perf and prints
-its hottest functions). Figures of one run compare with each other, not with those of another machine.
+Prints tables in Markdown and writes the same as JSON (--json, build/bench.json); compare.py compares two such files.
+Ratios hold on a noisy machine, absolute figures only on the one they were taken on. What could not be installed or
+measured is named.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import re
-import shutil
-import signal
-import socket
-import statistics
+import platform
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build" / "release"))
-ENGINES = 4
-STREAM_TOKENS = 100
+import beside
+import growth
+import table
+from proxies import DESCRIPTORS, PEERS, ROOT, TOOLS, Engine, Stack, absent
 
-NGINX = """worker_processes 1; daemon off; pid nginx.pid; error_log nginx.err; worker_rlimit_nofile 20000;
-events {{ worker_connections 20000; }}
-http {{
-  access_log off; keepalive_requests 1000000000; client_body_temp_path body; proxy_temp_path proxy;
-  fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-  upstream engines {{ {servers} keepalive 512; keepalive_requests 1000000000; }}
-  server {{
-    listen 127.0.0.1:{port};
-    location / {{
-      proxy_pass http://engines; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
-      client_body_buffer_size 1m; client_max_body_size 20m;
-    }}
-  }}
-}}
-"""
-LUA = """wrk.method = "POST"; wrk.headers["Content-Type"] = "application/json"
-wrk.headers["x-mock-tokens-per-second"] = "%s"
-local n = 0
-local head, tail = [==[%s]==], [==[%s]==]
-function request()
-  n = n + 1
-  return wrk.format(nil, "/v1/chat/completions", nil, head .. (n %% 50) .. tail)
-end
-"""
+GROUPS = ["costs", "latency", "memory", "starts", "mixed", "routes", "pods", "connections", "index", "workers"]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+class Run:
+    """How long and how often, and the rows so far."""
+
+    def __init__(self, quick, names, cpus):
+        self.here, self.cpus = names, cpus
+        self.rounds = 2 if quick else 5
+        self.growth_rounds = 1 if quick else 5
+        self.seconds = 0.7 if quick else 3.0
+        self.warm = 0.2 if quick else 1.0
+        self.latency_seconds = 1.0 if quick else 5.0
+        self.mixed_seconds = 2.0 if quick else 10.0
+        self.streams = 2000 if quick else 10_000
+        self.rows, self.failures = [], []
+
+    def row(self, row):
+        self.rows.append(row)
+        print(f"{time.strftime('%H:%M:%S')} {row.title}: " +
+              ", ".join(f"{who} {table.spread(row, who)}" for who in row.samples), file=sys.stderr, flush=True)
 
 
-def cpu_seconds(pid):
-    """Of the process and its children (nginx works in one)."""
-    total, todo = 0, [pid]
-    while todo:
-        here = todo.pop()
-        fields = pathlib.Path(f"/proc/{here}/stat").read_text().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-        for task in pathlib.Path(f"/proc/{here}/task").iterdir():
-            todo += [int(child) for child in (task / "children").read_text().split()]
-    return total / os.sysconf("SC_CLK_TCK")
+def machine():
+    model = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.machine())
+    probe = subprocess.run([TOOLS / "bench-probe"], capture_output=True, text=True, check=True).stdout.strip()
+    return {"processors": len(os.sched_getaffinity(0)), "model": model, "kernel": platform.release(),
+            "memory_latency_ns": float(probe), "descriptors": DESCRIPTORS, "load": os.getloadavg()[0]}
 
 
-class Bench:
-    def __init__(self, folder):
-        self.folder = folder
-        self.processes = []
-
-    def spawn(self, *arguments, **options):
-        process = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, **options)
-        self.processes.append(process)
-        return process
-
-    def start(self):
-        ports = []
-        for _ in range(ENGINES):
-            engine = self.spawn(BUILD / "tools/mock-engine/mock-engine", "--port", 0, "--model", "m",
-                                "--decode-tokens-per-second", 0, "--keep-alive", 3600, stdout=subprocess.PIPE, text=True)
-            ports.append(int(engine.stdout.readline().rsplit(":", 1)[1]))
-        resources = (ROOT / "tools/demo/demo.yaml").read_text().replace(
-            "@ENDPOINTS@", ", ".join(f'"127.0.0.1:{p}"' for p in ports)).replace("model: demo", "model: m").replace(
-            "modelName: demo", "modelName: m")
-        (self.folder / "resources.yaml").write_text(resources)
-        port = free_port()
-        with open(self.folder / "router.log", "w") as log:
-            router = self.spawn(BUILD / "warmroute", "--resources", "resources.yaml", "--config",
-                                ROOT / "config/routerConfiguration.yaml", "--port", port, "--workers", 1,
-                                "--metrics-port", free_port(), "--debug-port", free_port(), stdout=log, stderr=log)
-        self.wait(f"http://127.0.0.1:{port}/readyz", router)
-        targets = {"warmroute": (router.pid, port)}
-        if shutil.which("nginx"):
-            nginx_port = free_port()
-            (self.folder / "nginx.conf").write_text(NGINX.format(
-                port=nginx_port, servers=" ".join(f"server 127.0.0.1:{p};" for p in ports)))
-            nginx = self.spawn("nginx", "-p", self.folder, "-c", "nginx.conf", stderr=subprocess.DEVNULL)
-            self.wait(f"http://127.0.0.1:{nginx_port}/v1/models", nginx)
-            targets["nginx"] = (nginx.pid, nginx_port)
-        self.engines = ports
-        return targets
-
-    @staticmethod
-    def wait(url, process):
-        for _ in range(200):
-            if process.poll() is not None:
-                sys.exit(f"bench: {process.args[0]} ended with {process.returncode}")
-            try:
-                with urllib.request.urlopen(url, timeout=1):
-                    return
-            except OSError:
-                time.sleep(0.05)
-        sys.exit(f"bench: {url} does not answer")
-
-    def stop(self):
-        for process in self.processes:
-            process.send_signal(signal.SIGINT)
-        for process in self.processes:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-    def load(self, name, port, payload, connections, seconds):
-        body, rate = payload
-        head, tail = body
-        script = self.folder / f"{name}.lua"
-        script.write_text(LUA % (rate, head, tail))
-        out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script,
-                              f"http://127.0.0.1:{port}"], capture_output=True, text=True, check=True).stdout
-        if bad := re.search(r"(Non-2xx.*|Socket errors.*)", out):
-            print(f"  note: {bad[1]}")
-        return int(re.search(r"(\d+) requests in", out)[1])
+def attempt(run, title, step, *arguments):
+    """A group that cannot be measured is named at the end; the others go on."""
+    try:
+        return step(run, *arguments)
+    except (RuntimeError, OSError, SystemExit, subprocess.SubprocessError) as failure:
+        run.failures.append(f"{title}: {failure}")
+        print(f"bench: {title}: {failure}", file=sys.stderr, flush=True)
+        return None
 
 
-def body(prompt_bytes, **more):
-    """Around the number that makes requests differ: every tenth repeats a prompt with another last message."""
-    whole = json.dumps({"model": "m", "messages": [{"role": "system", "content": "s" * prompt_bytes},
-                                                   {"role": "user", "content": "question @"}], **more})
-    return whole.split("@")
+def measure(run, stack, groups):
+    engine = Engine(stack, 4)
+    saturation = None
+    if "latency" in groups:
+        saturation = attempt(run, "throughput", beside.throughput, stack, engine)
+    if {"costs", "latency"} & set(groups):
+        proxies = []
+        for name in list(run.here):
+            if (proxy := attempt(run, name, lambda _, n=name: stack.start(n, engine))) is None:
+                run.here.remove(name)
+            else:
+                proxies.append(proxy)
+        if "costs" in groups:
+            attempt(run, "costs", beside.costs, proxies)
+        if saturation:
+            attempt(run, "latency", beside.latency, proxies, engine, saturation)
+        stack.end(*proxies)
+    for group, step, arguments in [
+            ("memory", beside.memory, (stack, engine, run.here)), ("starts", beside.starts, (stack, engine, run.here)),
+            ("mixed", beside.mixed, (stack, engine)), ("routes", growth.routes, (stack, engine)),
+            ("pods", growth.pods, (stack,)), ("connections", growth.connections, (stack, engine)),
+            ("index", growth.index, (stack, engine)), ("workers", growth.workers, (stack, engine))]:
+        if group in groups:
+            attempt(run, group, step, *arguments)
 
 
-CASES = [
-    ("chat request of 1.7 KB, 32 connections", (body(1500, max_tokens=60), 0), 32, 1),
-    ("chat request of 100 KB, 32 connections", (body(100_000, max_tokens=60), 0), 32, 1),
-    ("SSE event, 64 streams of 100 events a second",
-     (body(1500, max_tokens=STREAM_TOKENS, stream=True, stream_options={"include_usage": True}), 100), 64,
-     STREAM_TOKENS + 4),
-]
+def report(run, where, missing):
+    peers = [row for row in run.rows if "nginx" in row.samples or row.key in ("start_to_ready",)]
+    grown = [row for row in run.rows if row.key.startswith("growth")]
+    rest = [row for row in run.rows if row not in peers and row not in grown]
+    print(f"{where['processors']} × {where['model']}, Linux {where['kernel']}, random memory read "
+          f"{where['memory_latency_ns']:.0f} ns, {run.rounds} rounds; median (lowest–highest)\n")
+    for rows, lines in [(peers, table.beside(peers, [*run.here, *missing], missing)), (grown, table.growth(grown)),
+                        (rest, table.alone(rest))]:
+        if rows:
+            print("\n".join(lines) + "\n")
+    named = table.notes(run.rows) + [f"- {name}: {why}" for name, why in missing.items()]
+    print("\n".join(named + [f"- not measured: {failure}" for failure in run.failures]))
+    for miss in table.misses(run.rows):
+        print(f"- above its limit: {miss}")
+    if where["load"] > 0.5:
+        print(f"- the machine was not quiet at the start (load {where['load']:.1f}): take ratios with care")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--perf", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="within two minutes: less time per figure, fewer streams")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "build" / "bench.json")
+    parser.add_argument("--only", default=",".join(GROUPS), help="groups of rows, of " + ",".join(GROUPS))
+    parser.add_argument("--rounds", type=int, help="instead of 5")
     options = parser.parse_args()
-    for tool in ["wrk"] + (["perf"] if options.perf else []):
-        if not shutil.which(tool):
-            sys.exit(f"bench: {tool} is missing; apt-get install {'linux-perf' if tool == 'perf' else tool}")
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(pathlib.Path(folder))
-        try:
-            targets = bench.start()
-            for title, payload, connections, units in CASES:
-                rows = {}
-                for _ in range(options.rounds):
-                    for name, (pid, port) in targets.items():
-                        bench.load(name, port, payload, connections, 1)
-                        before = cpu_seconds(pid)
-                        count = bench.load(name, port, payload, connections, options.seconds)
-                        rows.setdefault(name, []).append((cpu_seconds(pid) - before) * 1e6 / max(1, count * units))
-                medians = {name: statistics.median(values) for name, values in rows.items()}
-                text = "   ".join(f"{name} {value:8.2f} us" for name, value in medians.items())
-                if "nginx" in medians:
-                    text += f"   ratio {medians['warmroute'] / medians['nginx']:.2f}"
-                print(f"{title}: {text}", flush=True)
-            if options.perf:
-                pid, port = targets["warmroute"]
-                perf = subprocess.Popen(["perf", "record", "-q", "-g", "-o", bench.folder / "perf.data", "-p", str(pid)])
-                bench.load("warmroute", port, CASES[0][1], 32, options.seconds)
-                perf.send_signal(signal.SIGINT)
-                perf.wait()
-                subprocess.run(["perf", "report", "-i", bench.folder / "perf.data", "--stdio", "--no-children", "-g",
-                                "none", "--percent-limit", "0.7"], check=False)
-        finally:
-            bench.stop()
+    groups = options.only.split(",")
+    if unknown := set(groups) - set(GROUPS):
+        parser.error(f"unknown groups: {', '.join(sorted(unknown))}")
+    missing = absent()
+    run = Run(options.quick, [*(name for name in PEERS if name not in missing), "warmroute"],
+              len(os.sched_getaffinity(0)))
+    if options.rounds:
+        run.rounds = run.growth_rounds = options.rounds
+    where = machine()
+    with tempfile.TemporaryDirectory() as folder, Stack(folder) as stack:
+        measure(run, stack, groups)
+    report(run, where, missing)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps({"machine": where, "quick": options.quick, "missing": missing,
+                                        "failures": run.failures, "rows": [row.to_json() for row in run.rows]},
+                                       indent=1) + "\n")
+    return 1 if run.failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,16 +9,27 @@ namespace {
 
 constexpr int sharers = 10;
 
-std::string words(std::uint32_t seed, std::size_t bytes) {
-  std::string text;
-  while (text.size() < bytes) {
-    seed = seed * 1664525U + 1013904223U;
-    std::array<char, 12> word{};
-    const int size = std::snprintf(word.data(), word.size(), "w%x ", seed >> 12U);
-    text.append(word.data(), static_cast<std::size_t>(size));
-  }
-  text.resize(bytes);
+// Text without end that conversations take their words from, each from a place of its own.
+const std::string& all_words() {
+  static const std::string text = [] {
+    std::string made;
+    std::uint32_t seed = 1;
+    while (made.size() < 4U << 20U) {
+      seed = seed * 1664525U + 1013904223U;
+      for (auto left = seed >> 12U; left > 0; left /= 26) made += static_cast<char>('a' + left % 26);
+      made += ' ';
+    }
+    return made;
+  }();
   return text;
+}
+
+std::string words(std::size_t place, std::size_t bytes) {
+  const auto& text = all_words();
+  std::string taken;
+  for (auto at = place * 9973 % text.size(); taken.size() < bytes; at = 0)
+    taken += std::string_view(text).substr(at, bytes - taken.size());
+  return taken;
 }
 
 std::array<char, Request::stamp_bytes> stamp(std::uint64_t number) {
@@ -43,20 +54,19 @@ Conversations::Conversations(const Shape& shape, int port) : new_percent_(shape.
   // Another run of the generator must not send what this one sent.
   sent_ = static_cast<std::uint64_t>(getpid()) * 100'000U;
   for (int i = 0; i < shape.pool; ++i) {
-    const auto seed = static_cast<std::uint32_t>(i);
+    const auto number = static_cast<std::size_t>(i);
     std::string body = R"({"model":")" + shape.model + '"';
-    if (shape.events > 0) {
-      body += R"(,"stream":true,"user":"bench-)" + std::to_string(shape.events) + '-' + std::to_string(shape.every_us) +
-              '"';
-    }
+    if (shape.events > 0) body += R"(,"stream":true)";
     body += R"(,"max_tokens":100,"messages":[{"role":"system","content":")";
     const auto shared = shape.prompt_bytes / 4;
     std::array<std::string, 3> text;
     text[0] = body;
-    text[1] = " " + words(1'000'000U + seed / sharers, shared) + R"("},{"role":"user","content":")" +
-              words(seed, shape.prompt_bytes - shared) +
+    text[1] = " " + words(number / sharers, shared) + R"("},{"role":"user","content":")" +
+              words(1000 + number, shape.prompt_bytes - shared) +
               R"("},{"role":"assistant","content":"Yes."},{"role":"user","content":"And question )";
-    text[2] = R"(?"}]})";
+    // What the engine is to do stands in the last message: some routers drop all members they do not know.
+    text[2] = shape.events > 0 ? "? bench-" + std::to_string(shape.events) + '-' + std::to_string(shape.every_us) : "?";
+    text[2] += R"("}]})";
     const auto length = text[0].size() + text[1].size() + text[2].size() + 2 * Request::stamp_bytes;
     text[0].insert(0, "POST " + shape.path + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) +
                           "\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\nContent-Length: " +
@@ -72,7 +82,7 @@ Request Conversations::next() {
   request.text = &texts_[chosen];
   const bool fresh = random() % 100 < static_cast<std::uint32_t>(new_percent_);
   request.first = stamp(fresh ? sent_ : chosen / sharers);
-  request.last = stamp(sent_);
+  request.last = stamp(new_percent_ > 0 ? sent_ : chosen);
   return request;
 }
 

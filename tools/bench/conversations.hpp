@@ -14,7 +14,7 @@ struct Shape {
   std::string model = "m";
   std::size_t prompt_bytes = 1500;
   int pool = 300;
-  int new_percent = 10;  // requests that nobody has sent before, from their first byte on
+  int new_percent = 10;  // requests that nobody has sent before, from their first byte on; 0: nothing ever is new
   int events = 0;        // above 0: a stream of so many events
   long every_us = 0;
 };

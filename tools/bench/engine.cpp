@@ -69,6 +69,8 @@ std::string event(std::string_view rest) {
   return R"(data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"m",)" + std::string(rest) + "}\n\n";
 }
 
+constexpr std::string_view order = " bench-";
+constexpr std::size_t ends = 1024;
 constexpr std::string_view counts = R"("usage":{"prompt_tokens":500,"completion_tokens":100,"total_tokens":600})";
 const std::string completion = answer(
     "application/json",
@@ -213,21 +215,16 @@ bool Engine::serve_one(int fd, Connection& connection) {
   } else if (head.starts_with("GET ")) {
     send(fd, connection, answer("application/json", R"({"object":"list","data":[{"id":"m","object":"model"}]})"));
   } else {
-    // Routers that write the body anew put the parameters anywhere, but not into the middle of the prompt.
+    // Both ends of the body are enough: the last message, and members that a router adds.
     const auto body = in.substr(head_end + 4, length);
-    constexpr std::size_t ends = 1024;
-    std::string_view part = body.substr(0, ends);
-    auto at = part.find("\"bench-");
-    if (at == std::string_view::npos) {
-      part = body.substr(body.size() - std::min(ends, body.size()));
-      at = part.find("\"bench-");
-    }
-    if (at == std::string_view::npos) {
-      send(fd, connection, completion);
+    const auto front = body.substr(0, ends);
+    const auto back = body.substr(body.size() - std::min(ends, body.size()));
+    if (const auto at = back.find(order); at != std::string_view::npos) {
+      const bool usage = front.find("\"include_usage\"") != std::string_view::npos ||
+                         back.find("\"include_usage\"") != std::string_view::npos;
+      start_stream(fd, connection, back.substr(at + order.size()), usage);
     } else {
-      const bool usage = body.substr(0, ends).find("\"include_usage\"") != std::string_view::npos ||
-                         part.find("\"include_usage\"") != std::string_view::npos;
-      start_stream(fd, connection, part.substr(at + 7), usage);
+      send(fd, connection, completion);
     }
   }
   if (!connection.open) return false;

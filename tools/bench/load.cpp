@@ -60,7 +60,7 @@ void Load::dial(Connection& connection) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(plan_.port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  inet_pton(AF_INET, plan_.host.c_str(), &address.sin_addr);
   if (connection.fd < 0 || (connect(connection.fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
                             errno != EINPROGRESS)) {
     fail(connection, std::string("connect: ") + std::strerror(errno));

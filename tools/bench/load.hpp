@@ -17,6 +17,7 @@
 namespace bench {
 
 struct Plan {
+  std::string host = "127.0.0.1";
   int port = 0;
   int connections = 32;
   double warm_up_s = 1.0;

@@ -1,6 +1,6 @@
 // The load generator of the benchmark: bench-load NAME=VALUE...
 //
-//   port=N          of the proxy, on 127.0.0.1
+//   port=N host=A   of the proxy; 127.0.0.1 by default
 //   connections=N   how many; each sends its next request when the last one is answered,
 //   rate=R          or R requests per second are due, whatever the answers do (open loop)
 //   dial=R          new connections per second, all at once by default
@@ -31,6 +31,7 @@ using bench::Plan;
 bool read_arguments(int argc, char** argv, Plan& plan, bool& hold) {
   const std::map<std::string, std::function<void(const std::string&)>, std::less<>> known{
       {"port", [&](const auto& v) { plan.port = std::stoi(v); }},
+      {"host", [&](const auto& v) { plan.host = v; }},
       {"connections", [&](const auto& v) { plan.connections = std::stoi(v); }},
       {"rate", [&](const auto& v) { plan.rate = std::stod(v); }},
       {"dial", [&](const auto& v) { plan.dial_rate = std::stod(v); }},
