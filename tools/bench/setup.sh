@@ -15,9 +15,9 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 apt() {
-  # Some of these packages start a daemon when they are installed; the bench starts its own.
+  # Debian may start a daemon with what it installs; the bench starts its own, on other ports.
   # shellcheck disable=SC2086 # empty for root
-  $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -o DPkg::Lock::Timeout=300 -qq "$@" >"$log" 2>&1
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq "$@" >"$log" 2>&1
 }
 
 install() { # NAME PACKAGE COMMAND
