@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 
+import pytest
 from support.engine import answer
 from support.router import SLOW, wait_for
 from support.wire import request_bytes
@@ -99,6 +100,7 @@ def test_running_out_of_descriptors_does_not_spin(stack):
 def test_requests_beyond_the_connection_limit_are_refused_kindly(stack):
     """The answer is a complete 503 to the request; health probes are served; there is room again afterwards."""
     made = stack(flags=["--max-connections=20"])
+    made.router.wait_metric("warmroute_client_connections", 0)
     conns = [made.router.connect() for _ in range(20)]
     made.router.wait_metric("warmroute_client_connections", 20)
     for method in ("POST", "GET"):
@@ -123,6 +125,7 @@ def test_requests_beyond_the_connection_limit_are_refused_kindly(stack):
 
 def test_idle_connections_beyond_the_limit_are_bounded_and_leave_soon(stack):
     made = stack(flags=["--max-connections=20"])
+    made.router.wait_metric("warmroute_client_connections", 0)
     conns = [made.router.connect() for _ in range(20 + 64)]
     made.router.wait_metric("warmroute_client_connections", 84)
     with made.router.connect() as conn:
@@ -144,6 +147,39 @@ def test_a_head_limit_of_the_operators_own(stack):
     for size, status in ((2048, 200), (2049, 431)):
         head = request_bytes("GET", "/healthz", headers=[("X-Fill", "a" * (size - len(fits) + 1))])
         assert len(head) == size and made.router.send_raw(head, "GET").status == status
+
+
+@pytest.mark.parametrize("body", [
+    b"1;" + b"e" * 200_000 + b"\r\nZ\r\n0\r\n\r\n",
+    b"0\r\nX-Trailer: " + b"t" * 200_000,
+    b"0\r\n" + b"".join(b"X-%d: t\r\n" % n for n in range(30000)),
+])
+def test_what_surrounds_chunks_is_bounded(stack, body):
+    made = stack()
+    with made.router.connect() as conn:
+        conn.send(b"POST /v1/completions HTTP/1.1\r\nHost: r\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+        response = conn.read_response()
+        assert (response.status, response.headers.get("Connection")) == (400, "close")
+    assert made.asked() == []
+
+
+def test_a_body_of_tiny_chunks_is_taken_in_linear_time(stack):
+    made = stack(flags=["--workers=1"])
+    body = b'{"model":"m-a","prompt":"' + b"x" * 300_000 + b'"}'
+    data = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    started = time.monotonic()
+    with made.router.connect() as conn:
+        conn.send(b"POST /v1/completions HTTP/1.1\r\nHost: r\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
+        assert conn.read_response(timeout=20).status == 200
+    assert time.monotonic() - started < 3 * SLOW
+    assert made.engine.requests[0].body == body.replace(b'"m-a"', b'"real-a"')
+
+
+def test_header_time_out_of_the_router(stack):
+    made = stack(1, flags=["--response-header-timeout=300ms"], answers=[[{"hang": True}]])
+    started = time.monotonic()
+    assert made.router.chat().status == 504
+    assert 0.25 < time.monotonic() - started < 3 * SLOW
 
 
 def test_gzip_counts_against_the_buffered_bytes_decoded(stack):
