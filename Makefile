@@ -15,7 +15,7 @@ help:
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
 	@echo "make bench-index      the prefix index alone"
-	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k or sse"
+	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k, sse, routes or pods"
 	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
 	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
 	@echo "make package          a .deb in build/release"

@@ -21,7 +21,8 @@ import growth
 import table
 from proxies import DESCRIPTORS, PEERS, ROOT, TOOLS, Engine, Stack, absent
 
-GROUPS = ["costs", "latency", "memory", "starts", "mixed", "routes", "pods", "connections", "index", "workers"]
+GROUPS = ["costs", "latency", "memory", "starts", "mixed", "routes", "pods", "connections", "streams", "index",
+          "workers"]
 
 
 class Run:
@@ -82,7 +83,7 @@ def measure(run, stack, groups):
     for group, step, arguments in [
             ("memory", beside.memory, (stack, engine, run.here)), ("starts", beside.starts, (stack, engine, run.here)),
             ("mixed", beside.mixed, (stack, engine)), ("routes", growth.routes, (stack, engine)),
-            ("pods", growth.pods, (stack,)), ("connections", growth.connections, (stack, engine)),
+            ("pods", growth.pods, (stack,)), ("connections", growth.connections, (stack, engine)), ("streams", growth.streams, (stack, engine)),
             ("index", growth.index, (stack, engine)), ("workers", growth.workers, (stack, engine))]:
         if group in groups:
             attempt(run, group, step, *arguments)

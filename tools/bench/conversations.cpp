@@ -38,6 +38,15 @@ std::array<char, Request::stamp_bytes> stamp(std::uint64_t number) {
   return digits;
 }
 
+std::string model_of(const Shape& shape, std::size_t conversation) {
+  constexpr std::size_t stride = 7919;  // a prime, so that few conversations reach all over many models
+  const auto number = conversation * stride % static_cast<std::size_t>(shape.models);
+  if (number == 0) return shape.model;
+  std::array<char, 16> suffix{};
+  std::snprintf(suffix.data(), suffix.size(), "-%05zu", number);
+  return shape.model + suffix.data();
+}
+
 }  // namespace
 
 std::size_t Request::size() const noexcept {
@@ -55,7 +64,7 @@ Conversations::Conversations(const Shape& shape, int port) : new_percent_(shape.
   sent_ = static_cast<std::uint64_t>(getpid()) * 100'000U;
   for (int i = 0; i < shape.pool; ++i) {
     const auto number = static_cast<std::size_t>(i);
-    std::string body = R"({"model":")" + shape.model + '"';
+    std::string body = R"({"model":")" + model_of(shape, number) + '"';
     if (shape.events > 0) body += R"(,"stream":true)";
     body += R"(,"max_tokens":100,"messages":[{"role":"system","content":")";
     const auto shared = shape.prompt_bytes / 4;

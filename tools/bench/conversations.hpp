@@ -12,6 +12,7 @@ namespace bench {
 struct Shape {
   std::string path = "/v1/chat/completions";
   std::string model = "m";
+  int models = 1;  // above 1, conversations are for model, model-00001, model-00002 …, as many as the pool reaches
   std::size_t prompt_bytes = 1500;
   int pool = 300;
   int new_percent = 10;  // requests that nobody has sent before, from their first byte on; 0: nothing ever is new

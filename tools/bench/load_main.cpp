@@ -8,7 +8,7 @@
 //   seconds=S warm=S  the measured window, and what goes before it
 //   pid=N           process whose CPU time (and its children's) is read at both ends of the window
 //   hold=1          prints "ready" in place of measuring and keeps all up until standard input ends
-//   path= model= prompt=BYTES pool=N new=PERCENT events=N every_us=N   what is sent, see conversations.hpp
+//   path= model= models=N prompt=BYTES pool=N new=PERCENT events=N every_us=N   what is sent, see conversations.hpp
 //
 // Prints one line of JSON.
 
@@ -42,6 +42,7 @@ bool read_arguments(int argc, char** argv, Plan& plan, bool& hold) {
       {"hold", [&](const auto& v) { hold = v == "1"; }},
       {"path", [&](const auto& v) { plan.shape.path = v; }},
       {"model", [&](const auto& v) { plan.shape.model = v; }},
+      {"models", [&](const auto& v) { plan.shape.models = std::max(1, std::stoi(v)); }},
       {"prompt", [&](const auto& v) { plan.shape.prompt_bytes = std::stoul(v); }},
       {"pool", [&](const auto& v) { plan.shape.pool = std::stoi(v); }},
       {"new", [&](const auto& v) { plan.shape.new_percent = std::stoi(v); }},

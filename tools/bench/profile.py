@@ -19,8 +19,14 @@ from measure import CHAT_100K, CHAT_1K7, checked, load
 from beside import stream
 from proxies import BUILD, Engine, Stack
 
-LOADS = {"chat": ("request", {**CHAT_1K7, "connections": 32}), "chat100k": ("request", {**CHAT_100K, "connections": 32}),
-         "sse": ("event", {**stream(100), "connections": 64})}
+# Unit of work, what the generator sends, what the router holds.
+LOADS = {
+    "chat": ("request", {**CHAT_1K7, "connections": 32}, {}),
+    "chat100k": ("request", {**CHAT_100K, "connections": 32}, {}),
+    "sse": ("event", {**stream(100), "connections": 64}, {}),
+    "routes": ("request", {**CHAT_1K7, "connections": 32, "models": 1000}, {"routes": 1000}),
+    "pods": ("request", {**CHAT_1K7, "connections": 32}, {"pods": 1000}),
+}
 
 
 def units(seen, unit):
@@ -42,8 +48,8 @@ def shorten(name):
     return name if len(name) <= 110 else name[:107] + "..."
 
 
-def perf(stack, engine, unit, plan, seconds, event):
-    proxy = stack.start("warmroute", engine)
+def perf(stack, engine, unit, plan, holds, seconds, event):
+    proxy = stack.start("warmroute", engine, **holds)
     load(proxy, seconds=0.2, warm=1, **plan)
     data = stack.folder / "perf.data"
     recorder = subprocess.Popen(["perf", "record", "-q", "-e", event, "-F", "4000", "-o", data, "-p", str(proxy.pid)])
@@ -58,13 +64,13 @@ def perf(stack, engine, unit, plan, seconds, event):
     print("\n".join(shorten(re.sub(r"[\s-]+$", "", line)) for line in report.splitlines() if re.match(r"\s+\d+\.\d+%", line)))
 
 
-def callgrind(stack, engine, unit, plan, seconds):
+def callgrind(stack, engine, unit, plan, holds, seconds):
     # valgrind of Debian 12 cannot read the debug information that clang 16 writes; names are enough here.
     plain = stack.folder / "warmroute"
     subprocess.run(["objcopy", "--strip-debug", BUILD / "warmroute", plain], check=True)
     out = stack.folder / "callgrind.out"
     wrapper = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
-    proxy = stack.start("warmroute", engine, wrapper=wrapper, binary=plain)
+    proxy = stack.start("warmroute", engine, wrapper=wrapper, binary=plain, **holds)
 
     def control(*what):
         subprocess.run(["callgrind_control", *what, str(proxy.pid)], capture_output=True, check=True)
@@ -86,9 +92,9 @@ def callgrind(stack, engine, unit, plan, seconds):
         print(f"{int(count.replace(',', '')) / done:10,.1f} {float(share):6.2f}%  {shorten(name)}")
 
 
-def system_calls(stack, engine, unit, plan, seconds):
+def system_calls(stack, engine, unit, plan, holds, seconds):
     """strace slows the router down, so more is waiting at each wait: its count is a lower bound, the others hold."""
-    proxy = stack.start("warmroute", engine)
+    proxy = stack.start("warmroute", engine, **holds)
     load(proxy, seconds=0.2, warm=1, **plan)
     out = stack.folder / "strace.txt"
     tracer = subprocess.Popen(["strace", "-c", "-f", "-q", "-p", str(proxy.pid), "-o", out])
@@ -106,26 +112,27 @@ def system_calls(stack, engine, unit, plan, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--load", choices=[*LOADS, "all"], default="all")
+    parser.add_argument("--load", choices=[*LOADS, "all"], default="all",
+                        help="all: chat, chat100k and sse")
     parser.add_argument("--seconds", type=float, default=5)
     options = parser.parse_args()
-    chosen = LOADS if options.load == "all" else {options.load: LOADS[options.load]}
+    chosen = {name: LOADS[name] for name in (["chat", "chat100k", "sse"] if options.load == "all" else [options.load])}
     has_counters = counters()
-    for name, (unit, plan) in chosen.items():
-        print(f"=== {name}: " + ", ".join(f"{key} {value}" for key, value in plan.items()))
+    for name, (unit, plan, holds) in chosen.items():
+        print(f"=== {name}: " + ", ".join(f"{key} {value}" for key, value in {**plan, **holds}.items()), flush=True)
         with tempfile.TemporaryDirectory() as folder, Stack(folder) as stack:
-            engine = Engine(stack, 4)
+            engine = Engine(stack, holds.get("pods", 4))
             if shutil.which("perf"):
-                perf(stack, engine, unit, plan, options.seconds, "cycles" if has_counters else "cpu-clock")
+                perf(stack, engine, unit, plan, holds, options.seconds, "cycles" if has_counters else "cpu-clock")
             else:
                 print("perf is missing: apt-get install linux-perf")
             if not has_counters:
                 if shutil.which("valgrind"):
-                    callgrind(stack, engine, unit, plan, options.seconds)
+                    callgrind(stack, engine, unit, plan, holds, options.seconds)
                 else:
                     print("no hardware counters, and valgrind is missing: apt-get install valgrind")
             if shutil.which("strace"):
-                system_calls(stack, engine, unit, plan, options.seconds)
+                system_calls(stack, engine, unit, plan, holds, options.seconds)
             else:
                 print("strace is missing: apt-get install strace")
     return 0

@@ -203,7 +203,7 @@ class Stack:
     def warmroute(self, engine, workers=1, routes=1, pods=None, variables=None, wrapper=(), binary=BUILD / "warmroute"):
         folder = self.new_folder("warmroute")
         endpoints = engine.endpoints[:pods or len(engine.endpoints)]
-        names = [MODEL] + [f"model-{i}" for i in range(1, routes)]
+        names = [MODEL] + [f"{MODEL}-{i:05d}" for i in range(1, routes)]
         (folder / "resources.yaml").write_text(
             RESOURCES.format(endpoints=", ".join(f'"{endpoint}"' for endpoint in endpoints)) +
             "".join(ROUTE.format(name=name) for name in names))
