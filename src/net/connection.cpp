@@ -231,6 +231,13 @@ void Connection::close() noexcept {
   }
 }
 
+void Connection::reset() noexcept {
+  ssl_.reset();  // no close_notify: that would be an orderly end
+  error_code ignored;
+  socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
+  close();
+}
+
 void Connection::shutdown_send() noexcept {
   if (ssl_) {
     ERR_clear_error();

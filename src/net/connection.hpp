@@ -74,6 +74,8 @@ class Connection {
 
   /// Ends all waits with operation_aborted. Idempotent.
   void close() noexcept;
+  /// Like close(), but the peer sees a reset: for answers whose end only the close would mark, and which are not whole.
+  void reset() noexcept;
   /// FIN after what was written; reading goes on.
   void shutdown_send() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return socket_.is_open(); }

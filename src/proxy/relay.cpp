@@ -151,7 +151,10 @@ Relay::Step Relay::take_eof(bool& flush_due) {
 
 void Relay::send_cut(std::string_view why, bool& flush_due) {
   exchange_.keep_alive = false;
-  if (!event_stream_ || !scanner_.at_event_boundary() || framing_.kind == http::Framing::Kind::length) return;
+  if (!event_stream_ || !scanner_.at_event_boundary() || framing_.kind == http::Framing::Kind::length) {
+    if (framing_.kind == http::Framing::Kind::until_close) exchange_.session.end_with_reset();
+    return;
+  }
   const openai::ErrorForm form{exchange_.shared.settings.compat,
                                exchange_.record.path_label == model::PathLabel::messages};
   const auto event = openai::cut_stream_event(why, form);

@@ -59,6 +59,10 @@ net::Task<> Session::run() {
     if (state == HeadState::answered) break;
     const bool keep = co_await serve_request(*this, std::move(head_));
     if (!client_.is_open() || client_left_ || write_failed_) co_return;
+    if (end_with_reset_) {
+      client_.reset();
+      co_return;
+    }
     if (!keep) break;
   }
   co_await linger();

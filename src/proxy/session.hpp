@@ -49,6 +49,9 @@ class Session {
   net::Task<bool> flush();
   [[nodiscard]] bool write_failed() const noexcept { return write_failed_; }
 
+  /// The connection ends with a reset: nothing else tells the client that the answer was cut.
+  void end_with_reset() noexcept { end_with_reset_ = true; }
+
   /// Textual address of the client, for X-Forwarded-For.
   [[nodiscard]] std::string client_address();
 
@@ -79,7 +82,7 @@ class Session {
   std::list<Session*>::iterator self_;
   const bool over_limit_;
   bool idle_ = true, served_ = false, client_late_ = false, client_left_ = false, write_failed_ = false,
-       flushing_ = false;
+       flushing_ = false, end_with_reset_ = false;
 };
 
 /// Spawned per accepted connection. The context outlives it (NOLINT: the worker owns both).

@@ -48,7 +48,7 @@ void check_errors(std::string_view message) {
       const auto text = openai::cut_stream_event(message, form);
       const std::string_view event = text;
       require(event.ends_with("\n\n") && event.find("\n\n") == event.size() - 2);
-      (void)parsed(event.substr(event.rfind("data: ") + 6, event.size() - event.rfind("data: ") - 8));
+      (void)parsed(event.substr(event.find("data: ") + 6, event.size() - event.find("data: ") - 8));
     }
   }
 }

@@ -193,6 +193,45 @@ def test_a_stall_or_cut_in_a_plain_body_never_looks_complete(stack, tail):
     assert made.asked() == ["a-1"]
 
 
+@pytest.mark.parametrize("tail", [{"hang": True}, {"close": True}, {"reset": True}])
+@pytest.mark.parametrize("head, body", [(SSE_HEAD, chunk('data: {"half')), (SSE_HEAD.replace("event-stream", "plain"), chunk("half"))])
+def test_a_cut_answer_never_looks_complete_to_http10(stack, tail, head, body):
+    """There the end of the connection is the end of the body, so it has to be a reset."""
+    made = stack(2, flags=["--stream-idle-timeout=300ms"])
+    made.engines[0].answers = [[{"send": head}, body, {"wait_ms": 50}, tail]]
+    request = request_bytes("POST", "/v1/chat/completions", {"model": "m-a", "messages": []}, version="HTTP/1.0")
+    with made.router.connect() as conn:
+        conn.send(request)
+        status, headers = conn.read_head()
+        assert status == "HTTP/1.1 200 OK" and "Transfer-Encoding" not in headers
+        assert conn.wait_end(5) == "reset"
+    assert made.router.wait_log()[0]["error"]["type"] == "upstream_cut"
+
+
+def test_a_cut_stream_at_a_boundary_tells_http10_by_its_event(stack):
+    made = stack(1)
+    made.engine.answers = [[{"send": SSE_HEAD}, chunk(content_event("a")), {"wait_ms": 50}, {"reset": True}]]
+    with made.router.connect() as conn:
+        conn.send(request_bytes("POST", "/v1/chat/completions", {"model": "m-a", "stream": True, "messages": []},
+                                version="HTTP/1.0"))
+        response = conn.read_response()
+        assert response.text.startswith(content_event("a") + 'data: {"error":')
+
+
+@pytest.mark.parametrize("method, head", [("HEAD", "200 OK\r\nContent-Length: 5"), ("POST", "204 No Content"),
+                                          ("POST", "304 Not Modified\r\nContent-Length: 5")])
+def test_a_body_where_none_may_be_poisons_the_connection_only(stack, method, head):
+    made = stack(1)
+    made.engine.answers = [[{"send": f"HTTP/1.1 {head}\r\n\r\nhello"}], answer("next")]
+    with made.router.connect() as conn:
+        conn.send(request_bytes(method, "/v1/completions", {"model": "m-a", "prompt": "x"}))
+        first = conn.read_response(method)
+        assert (first.status, first.ended) == (int(head[:3]), "complete")
+        conn.send(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": "x"}))
+        assert conn.read_response().text == "next"
+    assert made.engine.requests[0].connection != made.engine.requests[1].connection
+
+
 def test_more_bytes_than_announced_poison_the_connection_only(stack):
     made = stack(1)
     made.engine.answers = [[{"send": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more"}], answer("next")]
