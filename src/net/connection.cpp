@@ -189,17 +189,21 @@ void Connection::forget_readable() noexcept { watch_->ready = false; }
 bool Connection::readable() const noexcept { return watch_->ready; }
 
 IoResult Connection::peek() noexcept {
-  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
   char byte = 0;
+  return peek({&byte, 1});
+}
+
+IoResult Connection::peek(std::span<char> into) noexcept {
+  if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
   if (ssl_) {
     ERR_clear_error();
     std::size_t got = 0;
-    const int result = SSL_peek_ex(ssl_.get(), &byte, 1, &got);
+    const int result = SSL_peek_ex(ssl_.get(), into.data(), into.size(), &got);
     if (result == 1) return {Io::ok, got, {}};
     return ssl_failure(ssl_.get(), result, true);
   }
-  const auto got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK);
-  if (got > 0) return {Io::ok, 1, {}};
+  const auto got = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_PEEK);
+  if (got > 0) return {Io::ok, static_cast<std::size_t>(got), {}};
   if (got == 0) return {Io::eof, 0, {}};
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {Io::would_block, 0, {}};
   return {Io::error, 0, system_error(errno)};

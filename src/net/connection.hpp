@@ -67,6 +67,8 @@ class Connection {
 
   /// Looks without consuming: eof or error when the peer left, ok when bytes wait, would_block when neither.
   [[nodiscard]] IoResult peek() noexcept;
+  /// The same, and shows what waits.
+  [[nodiscard]] IoResult peek(std::span<char> into) noexcept;
   /// The peer reset the connection or, with `fin_counts`, sent its FIN, also where unread bytes hide that from peek().
   [[nodiscard]] bool peer_closed(bool fin_counts) const noexcept;
   /// The socket holds something to read, an end included. Consumes nothing, not even TLS records.

@@ -1,6 +1,7 @@
 #include "proxy/engine_call.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
@@ -106,6 +107,7 @@ net::Task<std::optional<Error>> EngineCall::send(
     const Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   phase_ = Phase::sending;
   sent_ = true;
+  cut_short_ = false;
   std::vector<iovec> pieces;
   pieces.reserve(outgoing.body.size() + 1);
   pieces.push_back({const_cast<char*>(outgoing.head.data()), outgoing.head.size()});
@@ -124,17 +126,40 @@ net::Task<std::optional<Error>> EngineCall::send(
     }
     if (wrote.status == Io::ok) continue;
     net::error_code ec = wrote.ec;
-    if (wrote.status == Io::would_block) ec = co_await engine_->wait_writable();
+    if (wrote.status == Io::would_block) ec = co_await wait_for_room();
     if (wrote.status == Io::would_block_read) ec = co_await engine_->wait_readable();
     if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
     if (late_) co_return failure(Errc::timeout, "time-out while the request was sent", true);
+    if (cut_short_) break;
     // An engine may answer and close before it has read everything: its answer counts, if there is one.
     if (ec || wrote.status == Io::error || wrote.status == Io::eof) {
+      cut_short_ = true;
       if (engine_->is_open() && !reused_) break;
       co_return failure(Errc::reset, "connection lost while the request was sent", true);
     }
   }
   co_return std::nullopt;
+}
+
+// For the rest of a large request. An engine may refuse it unread and keep the connection open: its answer ends the
+// wait.
+net::Task<net::error_code> EngineCall::wait_for_room() {
+  // Over TLS readable bytes may be no answer at all; there the refusal is read once the engine closes.
+  if (!engine_->is_tls()) engine_->watch([](void* self) { static_cast<EngineCall*>(self)->on_early_bytes(); }, this);
+  const auto ec = co_await engine_->wait_writable();
+  if (engine_) engine_->unwatch();
+  co_return ec;
+}
+
+void EngineCall::on_early_bytes() {
+  std::array<char, 10> start;  // as far as the first digit of the status
+  const auto seen = engine_->peek(start);
+  // Interim and good answers are no reason to stop: the engine goes on reading.
+  if (seen.status == Io::ok && (seen.bytes < start.size() || start.back() < '3')) return;
+  if (seen.status == Io::would_block) return;
+  cut_short_ = true;
+  net::error_code ignored;
+  engine_->socket().cancel(ignored);
 }
 
 // Waits until there is something to read, the deadline passed or the client left.
@@ -212,7 +237,7 @@ net::Task<std::optional<Error>> EngineCall::exchange_heads(
 }
 
 void EngineCall::give_back() {
-  if (!engine_ || !answer.head.keep_alive || !answer.input.empty() ||
+  if (!engine_ || cut_short_ || !answer.head.keep_alive || !answer.input.empty() ||
       answer.head.framing.kind == http::Framing::Kind::until_close)
     return;
   if (pod_.record->left() || exchange_.shared.closing.load(std::memory_order_relaxed)) return;

@@ -59,6 +59,8 @@ class EngineCall {
   net::Task<std::optional<Error>> handshake();
   net::Task<std::optional<Error>> send(
       const Outgoing& outgoing);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  net::Task<net::error_code> wait_for_room();
+  void on_early_bytes();
   net::Task<std::optional<Error>> receive_head();
   [[nodiscard]] Error failure(Errc code, std::string why, bool nothing_came) const;
 
@@ -70,6 +72,7 @@ class EngineCall {
   std::unique_ptr<net::Connection> engine_;
   Phase phase_ = Phase::connecting;
   bool reused_ = false, late_ = false, sent_ = false;
+  bool cut_short_ = false;  ///< the engine did not get the whole request: the connection serves no other
 };
 
 }  // namespace warmroute::proxy

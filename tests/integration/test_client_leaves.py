@@ -88,6 +88,16 @@ def test_half_close_behind_extra_bytes_is_answered_when_asked_for(stack, extra):
         assert conn.read_response().text == "late"
 
 
+def test_pipelined_requests_before_a_half_close_are_all_answered_when_asked_for(stack):
+    made = stack(flags=["--client-half-close=answer"])
+    made.engine.on_request = lambda seen: [{"wait_ms": 200}, *answer(seen.body[-3:])]
+    with made.router.connect() as conn:
+        conn.send(b"".join(request_bytes("POST", "/v1/completions", {"model": "m-a", "prompt": str(n)}) for n in range(4)))
+        conn.half_close()
+        assert [conn.read_response().text for _ in range(4)] == ['0"}', '1"}', '2"}', '3"}']
+        assert conn.wait_end() == "closed"
+
+
 def test_reset_after_a_half_close_is_seen(stack):
     made = stack(flags=["--client-half-close=answer"])
     made.engine.answers = [[{"hang": True}]]

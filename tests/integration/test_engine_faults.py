@@ -129,22 +129,41 @@ def test_failures_while_the_body_is_sent_are_retried_with_the_whole_body(stack, 
     assert [seen.body for seen in made.engines[1].requests] == [big(n).replace(b"m-a", b"real-a", 1) for n in range(4)]
 
 
-def test_an_early_answer_is_relayed_though_the_body_was_not_read(stack):
-    """The engine refuses at the head and closes: its refusal counts, not the broken pipe."""
-    made = stack(1, listen=False, start=False)
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((made.slot.ip(1), 8000))
-    listener.listen(16)
+class EarlyRefuser:
+    """Answers at the head of a request. "closes": with a FIN; "keeps": leaves the connection open and reads no more;
+    "goes on": says 103 first, reads everything, then answers."""
 
-    def serve():
+    def __init__(self, ip, how):
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        self.listener.bind((ip, 8000))
+        self.listener.listen(16)
+        self.how, self.read, self.posts, self.kept = how, 0, 0, []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
         while True:
             try:
-                conn, _ = listener.accept()
+                conn, _ = self.listener.accept()
             except OSError:
                 return
-            conn.recv(1000)
-            conn.sendall(b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+
+    def _serve(self, conn):
+        data = conn.recv(1000)
+        if data.startswith(b"GET"):
+            conn.sendall(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            conn.close()
+            return
+        self.posts += 1
+        self.kept.append(conn)
+        time.sleep(0.2)  # the router has filled the socket
+        refusal = b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: 5\r\n\r\nlarge"
+        if self.how == "keeps":
+            conn.sendall(refusal)
+        elif self.how == "closes":
+            conn.sendall(refusal)
             conn.shutdown(socket.SHUT_WR)
             conn.settimeout(0.5)
             try:
@@ -153,12 +172,25 @@ def test_an_early_answer_is_relayed_though_the_body_was_not_read(stack):
             except OSError:
                 pass
             conn.close()
+        else:
+            conn.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            total = int(data.split(b"Content-Length: ")[1].split(b"\r\n")[0]) + data.index(b"\r\n\r\n") + 4
+            read = len(data)
+            while read < total:
+                read += len(conn.recv(1 << 20))
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole")
 
-    threading.Thread(target=serve, daemon=True).start()
+
+@pytest.mark.parametrize("how", ["closes", "keeps", "goes on"])
+def test_an_early_answer_is_relayed_though_the_body_was_not_read(stack, how):
+    made = stack(1, listen=False, start=False)
+    engine = EarlyRefuser(made.slot.ip(1), how)
     made.router.start()
-    response = made.router.post("/v1/completions", big(), timeout=20)
-    assert (response.status, response.text) == (413, "large")
-    listener.close()
+    for count in (1, 2):
+        response = made.router.post("/v1/completions", big(), timeout=10 * SLOW)
+        assert (response.status, response.text) == ((200, "whole") if how == "goes on" else (413, "large"))
+        assert how == "goes on" or engine.posts == count  # a connection with half a request serves no other
+    engine.listener.close()
 
 
 STALLS = {
