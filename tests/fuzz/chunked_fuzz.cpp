@@ -58,8 +58,9 @@ bool decode(std::string_view input, std::string& payload, std::size_t& used) {
     std::string_view text;
     if (!line(text)) return false;
     const auto digits = std::min(text.find_first_not_of("0123456789abcdefABCDEF"), text.size());
-    if (digits == 0 || digits > 16) return false;
-    const auto size = std::strtoull(std::string(text.substr(0, digits)).c_str(), nullptr, 16);
+    const auto zeros = std::min(text.find_first_not_of('0'), digits);
+    if (digits == 0 || digits - zeros > 16) return false;
+    const auto size = std::strtoull(std::string(text.substr(zeros, digits - zeros)).c_str(), nullptr, 16);
     if (size == 0) break;
     if (size > input.size() - at) return false;
     payload += input.substr(at, size);
