@@ -17,6 +17,9 @@ Refusal too_large(const Exchange& exchange) {
 
 Refusal no_room() { return {ErrorKind::overloaded, "the router buffers too many request bodies at the moment"}; }
 
+// What a body has to bring within the time-out, unless it ends: a byte now and then is no progress.
+constexpr std::uint64_t least_progress_bytes = 256;
+
 // What is already here. Leaves in `input` what belongs to the next request.
 enum class Taken { complete, need_more, bad, too_large, no_room };
 
@@ -88,7 +91,14 @@ net::Task<std::optional<Refusal>> receive(
     Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const bool chunked = exchange.head.framing.kind == http::Framing::Kind::chunked;
   auto& session = exchange.session;
+  const auto timeout = exchange.shared.settings.client_body_timeout;
   session.reset_client_late();
+  std::uint64_t received = 0, counted = 0;
+  bool waits = false;
+  struct ClearDeadline {
+    net::Deadline& deadline;
+    ~ClearDeadline() { deadline.clear(); }
+  } const clear{session.client_deadline()};
   for (;;) {
     switch (chunked ? take_chunked(exchange) : take_length(exchange)) {
       case Taken::complete:
@@ -102,9 +112,13 @@ net::Task<std::optional<Refusal>> receive(
       case Taken::need_more:
         break;
     }
-    session.client_deadline().set_after(exchange.shared.settings.client_body_timeout);
+    if (!waits || received - counted >= least_progress_bytes) {
+      session.client_deadline().set_after(timeout);
+      counted = received;
+      waits = true;
+    }
     const auto got = co_await read_more(exchange, chunked);
-    session.client_deadline().clear();
+    received += got.bytes;
     if (got.status == net::Io::ok) continue;
     if (got.ec == boost::asio::error::timed_out)
       co_return Refusal{ErrorKind::body_timeout, "request body made no progress in time"};

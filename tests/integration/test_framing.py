@@ -312,12 +312,30 @@ def test_slow_body_is_cut(stack):
         assert (response.status, response.headers.get("Connection")) == (408, "close")
 
 
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_body_that_trickles_is_cut(stack, framing):
+    """A byte now and then is no progress."""
+    made = stack(flags=["--client-body-timeout=1s"])
+    head = b"Content-Length: 1000000" if framing == "length" else b"Transfer-Encoding: chunked"
+    piece = b"x" if framing == "length" else b"1\r\nx\r\n"
+    with made.router.connect() as conn:
+        conn.send(HEAD + head + b"\r\n\r\n")
+        started = time.monotonic()
+        while conn.wait_end(0.1) == "open" and not conn.buffer and time.monotonic() - started < 6:
+            conn.send(piece)
+        response = conn.read_response()
+        assert (response.status, response.headers.get("Connection")) == (408, "close")
+        assert 0.9 < time.monotonic() - started < 3 * SLOW
+    assert made.asked() == []
+
+
 def test_slow_but_steady_body_passes(stack):
     made = stack(flags=["--client-body-timeout=800ms"])
+    body = b'{"model":"m-a","prompt":"' + b"x" * 3000 + b'"}'
     with made.router.connect() as conn:
-        conn.send(HEAD + b"Content-Length: 28\r\n\r\n")
-        for at in range(0, 28, 4):
-            conn.send(BODY[at : at + 4])
+        conn.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
+        for at in range(0, len(body), 300):
+            conn.send(body[at : at + 300])
             time.sleep(0.2)
         assert conn.read_response().status == 200
 
