@@ -1,69 +1,19 @@
 #include "prefix/index.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <new>
 #include <utility>
 
-#include "base/rng.hpp"
+#include "prefix/index_pod.hpp"
 
 namespace warmroute::prefix {
 namespace {
 
 constexpr std::size_t prefetch_ahead = 6;  ///< blocks; enough to cover a memory access, few enough to stay cached
-
-void add_evicted(Evictions& evicted, ModelNumber model, std::size_t entries) {
-  for (auto& known : evicted) {
-    if (known.model != model) continue;
-    known.entries += entries;
-    return;
-  }
-  evicted.push_back({model, entries});
-}
+constexpr std::size_t evictions_per_block = 4;
 
 }  // namespace
-
-struct alignas(64) Index::Pod {
-  std::mutex mutex;
-  PodId owner;  ///< whose blocks these are; none after forget()
-  PodNumber number = 0;
-  PodList list;
-};
-
-struct Index::Dead {
-  PodNumber number = 0;
-  PodList list;
-};
-
-/// What one lookup has asked the table so far: how many candidates hold block `position` (counted from 1), and which.
-struct Index::Probes {
-  struct Probe {
-    std::uint32_t position = 0;
-    std::size_t count = 0;
-  };
-  std::size_t words = 0;
-  std::vector<Probe> done;
-  std::vector<std::uint64_t> sets;      ///< `words` for each probe
-  std::vector<std::uint64_t> reported;  ///< candidates whose match is known
-  std::vector<PodNumber> equals;        ///< candidates with the same match
-
-  void start(std::size_t words_per_set) {
-    words = words_per_set;
-    done.clear();
-    reported.assign(words, 0);
-  }
-  std::span<std::uint64_t> add(std::uint32_t position) {
-    done.push_back({position, 0});
-    if (sets.size() < done.size() * words) sets.resize(done.size() * words);
-    return {sets.data() + (done.size() - 1) * words, words};
-  }
-  [[nodiscard]] std::span<const std::uint64_t> set_at(std::uint32_t position) const {
-    std::size_t i = 0;
-    while (done[i].position != position) ++i;
-    return {sets.data() + i * words, words};
-  }
-};
 
 Index::Index(std::size_t capacity) : capacity_(capacity) { assert(capacity >= 1 && capacity <= max_capacity); }
 
@@ -110,6 +60,7 @@ void Index::add(PodId pod) {
     const std::lock_guard pod_lock(entry.mutex);
     entry.owner = pod;
     entry.number = number;
+    entry.capacity = capacity_;
   }
   const std::uint64_t value = (std::uint64_t{pod.generation} << 32U) | number;
   (*segment.load(std::memory_order_relaxed))[pod.slot % segment_size].store(value, std::memory_order_release);
@@ -128,6 +79,7 @@ void Index::forget(PodId pod) {
     entry.owner = {};
     dead->number = number;
     dead->list.swap(entry.list);
+    entry.early = {};
   }
   (*slots_[pod.slot / segment_size].load(std::memory_order_relaxed))[pod.slot % segment_size].store(
       0, std::memory_order_release);
@@ -163,74 +115,6 @@ bool Index::sweep(std::size_t entries) noexcept {
   return false;
 }
 
-void Index::start(Candidates& out) const {
-  const std::size_t numbers = numbers_.load(std::memory_order_acquire);
-  out.words_.assign((numbers + 63) / 64, 0);
-  // For every bit: a pod that joins in between may get a number up to the last of them.
-  if (out.positions_.size() < out.words_.size() * 64) out.positions_.resize(out.words_.size() * 64);
-  out.count_ = 0;
-}
-
-/// The last position that more than `found` candidates hold, 0 for none. What earlier levels asked is not asked again.
-std::uint32_t Index::level(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t found,
-                           Probes& probes) const {
-  const auto size = static_cast<std::uint32_t>(blocks.size());
-  std::uint32_t low = 0, high = size + 1;  // low: more than found (or unknown, 0); high: not more
-  for (const auto& [position, count] : probes.done)
-    if (count > found) low = std::max(low, position);
-  // Beyond low only: answers of different moments may disagree, and then the longer match is believed.
-  for (const auto& [position, count] : probes.done)
-    if (count <= found && position > low) high = std::min(high, position);
-  while (high - low > 1) {
-    // The first block tells a miss, the last a full match: the two most frequent answers. Then halves.
-    std::uint32_t position = low + (high - low) / 2;
-    if (low == 0) {
-      position = 1;
-    } else if (high == size + 1) {
-      position = size;
-    } else {
-      table_.prefetch(blocks[low + (position - low) / 2 - 1]);
-      table_.prefetch(blocks[position + (high - position) / 2 - 1]);
-    }
-    const auto set = probes.add(position);
-    const std::size_t count = table_.probe(blocks[position - 1], candidates.words_, set);
-    probes.done.back().count = count;
-    (count > found ? low : high) = position;
-  }
-  return low;
-}
-
-void Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
-                   std::vector<Match>& out) const {
-  thread_local Probes probes;
-  out.clear();
-  if (blocks.empty() || candidates.empty() || limit == 0) return;
-  table_.prefetch(blocks.front());
-  table_.prefetch(blocks.back());
-  table_.prefetch(blocks[blocks.size() / 2]);
-  probes.start(candidates.words_.size());
-  // Writers at work may make the answers disagree; the matches found then lie between those before and after. Each
-  // round reports at least one candidate more, so it ends.
-  for (std::size_t found = 0; out.size() < limit && found < candidates.count_;) {
-    const std::uint32_t position = level(blocks, candidates, found, probes);
-    if (position == 0) return;
-    const auto set = probes.set_at(position);
-    probes.equals.clear();
-    for (std::size_t word = 0; word < probes.words; ++word) {
-      for (std::uint64_t left = set[word] & ~probes.reported[word]; left != 0; left &= left - 1)
-        probes.equals.push_back(static_cast<PodNumber>(word * 64 + static_cast<std::size_t>(std::countr_zero(left))));
-      probes.reported[word] |= set[word];
-    }
-    found += probes.equals.size();
-    const std::size_t taken = std::min(limit - out.size(), probes.equals.size());
-    for (std::size_t i = 0; i < taken; ++i) {
-      const std::size_t left = probes.equals.size() - i;
-      if (left > taken - i) std::swap(probes.equals[i], probes.equals[i + base::random_below(left)]);
-      out.push_back({candidates.positions_[probes.equals[i]], position});
-    }
-  }
-}
-
 /// Brings the blocks that the pod has to the front, in the chain's order. \return how many; `cursor`: the last
 std::size_t Index::refresh(Pod& pod, std::span<const std::uint64_t> blocks, Place& cursor) const {
   PodList& list = pod.list;
@@ -258,22 +142,23 @@ std::size_t Index::refresh(Pod& pod, std::span<const std::uint64_t> blocks, Plac
   return done;
 }
 
-/// Adds blocks that the pod does not have behind `cursor`, in the chain's order: what is in the table is a contiguous
-/// prefix at every moment, and the last blocks are the first to go.
-void Index::append(Pod& pod, std::span<const std::uint64_t> blocks, Place cursor, ModelNumber model,
+/// Adds the blocks from `known` on, which the pod does not have, behind `cursor`, in the chain's order: what is in the
+/// table is a contiguous prefix at every moment, and the last blocks are the first to go.
+void Index::append(Pod& pod, std::span<const std::uint64_t> blocks, std::size_t known, Place cursor, ModelNumber model,
                    Evictions& evicted) {
   PodList& list = pod.list;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  for (std::size_t i = known; i < blocks.size(); ++i) {
     if (i + prefetch_ahead < blocks.size()) table_.prefetch(blocks[i + prefetch_ahead]);
-    if (list.size() >= capacity_) {
+    if (i >= pod.capacity) {  // only this chain is left: the rest of it does not fit
+      add_evicted(evicted, model, blocks.size() - i);
+      return;
+    }
+    // More than one where the capacity shrank: then a list gets shorter while it is used, without a long stop.
+    for (std::size_t step = 0; step < evictions_per_block && list.size() >= pod.capacity; ++step) {
       const Place oldest = list.tail();
-      if (oldest == cursor) {  // only this chain is left: the rest of it does not fit
-        add_evicted(evicted, model, blocks.size() - i);
-        return;
-      }
+      if (oldest == cursor) break;
       add_evicted(evicted, list.model(oldest), 1);
-      table_.erase(list.hash(oldest), pod.number);
-      list.remove(oldest);
+      pod.remove(table_, oldest);
     }
     const Place place = list.allocate();
     try {
@@ -287,22 +172,71 @@ void Index::append(Pod& pod, std::span<const std::uint64_t> blocks, Place cursor
   }
 }
 
-void Index::record(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted) noexcept {
+/// Under the pod's lock. \return how many blocks the pod had before
+std::size_t Index::write(Pod& pod, std::span<const std::uint64_t> blocks, ModelNumber model,
+                         Evictions& evicted) noexcept {
+  const std::size_t before = pod.list.size();
+  std::size_t known = 0;
+  try {
+    Place cursor = PodList::none;
+    known = refresh(pod, blocks, cursor);
+    append(pod, blocks, known, cursor, model, evicted);
+  } catch (const std::bad_alloc&) {
+    // The blocks recorded so far are a valid prefix.
+  }
+  count(before, pod.list.size());
+  return known;
+}
+
+void Index::count(std::size_t before, std::size_t after) noexcept {
+  if (after != before)
+    entries_.fetch_add(static_cast<std::int64_t>(after) - static_cast<std::int64_t>(before), std::memory_order_relaxed);
+}
+
+void Index::record(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted,
+                   CreditId credit) noexcept {
   const PodNumber number = number_of(pod);
   if (number == no_number) return;
   Pod& entry = pod_at(number);
   const std::lock_guard lock(entry.mutex);
   if (entry.owner != pod) return;  // it left since; the number may even be another pod's by now
-  const std::size_t before = entry.list.size();
-  try {
-    Place cursor = PodList::none;
-    const std::size_t known = refresh(entry, blocks, cursor);
-    append(entry, blocks.subspan(known), cursor, model, evicted);
-  } catch (const std::bad_alloc&) {
-    // The blocks recorded so far are a valid prefix.
+  if (!entry.early.empty()) confirm(entry, blocks, credit);
+  (void)write(entry, blocks, model, evicted);
+}
+
+void Index::set_capacity(PodId pod, std::size_t capacity) noexcept {
+  const PodNumber number = number_of(pod);
+  if (number == no_number) return;
+  Pod& entry = pod_at(number);
+  const std::lock_guard lock(entry.mutex);
+  if (entry.owner == pod) entry.capacity = std::clamp<std::size_t>(capacity, 1, max_capacity);
+}
+
+PodFill Index::fill(PodId pod) const noexcept {
+  const PodNumber number = number_of(pod);
+  if (number == no_number) return {};
+  Pod& entry = pod_at(number);
+  const std::lock_guard lock(entry.mutex);
+  return entry.owner == pod ? PodFill{entry.list.size(), entry.capacity} : PodFill{};
+}
+
+bool Index::drop_oldest(PodId pod, std::uint64_t until, std::size_t most, Evictions& dropped) {
+  const PodNumber number = number_of(pod);
+  if (number == no_number) return false;
+  Pod& entry = pod_at(number);
+  const std::lock_guard lock(entry.mutex);
+  if (entry.owner != pod || !table_.find(until, number)) return false;
+  PodList& list = entry.list;
+  const std::size_t before = list.size();
+  bool reached = false;
+  for (; most > 0 && list.size() > 0 && !reached; --most) {
+    const Place oldest = list.tail();
+    reached = list.hash(oldest) == until;
+    add_evicted(dropped, list.model(oldest), 1);
+    entry.remove(table_, oldest);
   }
-  const auto grown = static_cast<std::int64_t>(entry.list.size()) - static_cast<std::int64_t>(before);
-  if (grown != 0) entries_.fetch_add(grown, std::memory_order_relaxed);
+  count(before, list.size());
+  return !reached;
 }
 
 std::size_t Index::entries() const noexcept {
@@ -319,7 +253,8 @@ std::size_t Index::bytes() const {
   for (std::uint32_t number = 0; number < numbers; ++number) {
     Pod& entry = pod_at(static_cast<PodNumber>(number));
     const std::lock_guard pod_lock(entry.mutex);
-    sum += entry.list.bytes();
+    sum += entry.list.bytes() + entry.early.capacity() * sizeof(EarlyChain);
+    for (const auto& chain : entry.early) sum += chain.blocks.capacity() * sizeof(std::uint64_t);
   }
   for (const auto& dead : graveyard_) sum += sizeof *dead + dead->list.bytes();
   return sum;

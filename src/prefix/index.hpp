@@ -50,11 +50,27 @@ struct Evicted {
 /// What a recording pushed out, by the model that had recorded it; reusable.
 using Evictions = std::vector<Evicted>;
 
+/// A chain recorded before its answer was complete; numbers are of one pod.
+using CreditId = std::uint64_t;
+inline constexpr CreditId no_credit = 0;
+
+struct PodFill {
+  std::size_t entries = 0;
+  std::size_t capacity = 0;  ///< 0: the pod is unknown
+};
+
+/// An entry outside the index.
+struct StoredBlock {
+  std::uint64_t hash = 0;
+  ModelNumber model = 0;
+  friend bool operator==(const StoredBlock&, const StoredBlock&) = default;
+};
+
 class Index {
  public:
   static constexpr std::size_t max_capacity = BlockTable::max_places;
 
-  /// `capacity`: entries per pod, 1..max_capacity.
+  /// `capacity`: entries of a pod that has no other by set_capacity(), 1..max_capacity.
   explicit Index(std::size_t capacity);
   ~Index();
   Index(const Index&) = delete;
@@ -84,10 +100,34 @@ class Index {
   void lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
               std::vector<Match>& out) const;
 
+  /// The longest match of one pod, 0 for none; about log2(blocks) probes.
+  [[nodiscard]] std::uint32_t match(PodId pod, std::span<const std::uint64_t> blocks) const;
+
   /// Notes that the pod was sent the chain `blocks`. What no longer fits is dropped, least recently used first, and
   /// added to `evicted`; so are blocks of this very chain beyond the capacity. A pod that is unknown or was forgotten:
-  /// nothing happens. When memory runs out, the rest of the chain is not recorded.
-  void record(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted) noexcept;
+  /// nothing happens. When memory runs out, the rest of the chain is not recorded. `credit`: of the same chain, ends.
+  void record(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted,
+              CreditId credit = no_credit) noexcept;
+  /// The same before it is known whether the answer comes; record() or take_back() must follow. \return no_credit
+  /// when nothing was recorded
+  [[nodiscard]] CreditId record_early(PodId pod, std::span<const std::uint64_t> blocks, ModelNumber model,
+                                      Evictions& evicted) noexcept;
+  /// Removes the blocks that are there for the sake of this credit alone: neither recorded by anybody nor part of
+  /// another chain that was recorded early. What its recording evicted does not come back. \return how many
+  std::size_t take_back(PodId pod, CreditId credit) noexcept;
+
+  /// Limits the pod's list. One that is longer shrinks with each block that is recorded.
+  void set_capacity(PodId pod, std::size_t capacity) noexcept;
+  [[nodiscard]] PodFill fill(PodId pod) const noexcept;
+  /// Removes the least recently used entries up to and with the block `until`, at most `most` of them. An engine that
+  /// lost `until` has lost them too, and what builds on `until` is among them. \return whether some are left to remove
+  bool drop_oldest(PodId pod, std::uint64_t until, std::size_t most, Evictions& dropped);
+
+  /// The pod's entries, most recently used first.
+  void copy(PodId pod, std::vector<StoredBlock>& out) const;
+  /// Puts entries (as copy() gave them) behind those that the pod has, as far as there is room; stops nobody but
+  /// recorders of this pod. \return how many
+  std::size_t restore(PodId pod, std::span<const StoredBlock> blocks) noexcept;
 
   /// Entries of all pods that were not forgotten.
   [[nodiscard]] std::size_t entries() const noexcept;
@@ -121,8 +161,12 @@ class Index {
   [[nodiscard]] Pod& pod_at(PodNumber number) const noexcept;
   [[nodiscard]] std::uint32_t level(std::span<const std::uint64_t> blocks, const Candidates& candidates,
                                     std::size_t found, Probes& probes) const;
+  std::size_t write(Pod& pod, std::span<const std::uint64_t> blocks, ModelNumber model, Evictions& evicted) noexcept;
+  static void confirm(Pod& pod, std::span<const std::uint64_t> blocks, CreditId credit) noexcept;
+  void count(std::size_t before, std::size_t after) noexcept;
   std::size_t refresh(Pod& pod, std::span<const std::uint64_t> blocks, Place& cursor) const;
-  void append(Pod& pod, std::span<const std::uint64_t> blocks, Place cursor, ModelNumber model, Evictions& evicted);
+  void append(Pod& pod, std::span<const std::uint64_t> blocks, std::size_t known, Place cursor, ModelNumber model,
+              Evictions& evicted);
   [[nodiscard]] PodNumber take_number();
 
   BlockTable table_;

@@ -206,5 +206,154 @@ TEST_CASE("memory comes back when all pods leave") {
   CHECK(index.bytes() < empty + 64 * 1024);  // the pods' own structures stay for the next ones
 }
 
+TEST_CASE("an early chain is matched at once and leaves nothing but what others recorded") {
+  Index index(1000);
+  const PodId pod{0, 1};
+  index.add(pod);
+  Evictions evicted;
+  (void)record(index, pod, {1, 2});
+  const CreditId first = index.record_early(pod, Blocks{1, 2, 3, 4, 5}, 0, evicted);
+  CHECK(matches(index, {{pod}}, {1, 2, 3, 4, 5}) == Want{{0, 5}});
+  const CreditId second = index.record_early(pod, Blocks{1, 2, 3, 9}, 0, evicted);
+  REQUIRE(first != no_credit);
+  REQUIRE(second != first);
+  CHECK(index.take_back(pod, first) == 2);  // 4 and 5; 3 is also the second's
+  CHECK(matches(index, {{pod}}, {1, 2, 3, 4, 5}) == Want{{0, 3}});
+  CHECK(index.take_back(pod, first) == 0);
+  CHECK(index.take_back(pod, second) == 2);  // 3 and 9; 1 and 2 were there before
+  CHECK(matches(index, {{pod}}, {1, 2, 3}) == Want{{0, 2}});
+}
+
+TEST_CASE("what a complete answer recorded is not taken back by a failed one") {
+  Index index(1000);
+  const PodId pod{0, 1};
+  index.add(pod);
+  Evictions evicted;
+  const CreditId failing = index.record_early(pod, Blocks{1, 2, 3, 4}, 0, evicted);
+  const CreditId served = index.record_early(pod, Blocks{1, 2, 3}, 0, evicted);
+  index.record(pod, Blocks{1, 2, 3}, 0, evicted, served);
+  CHECK(index.take_back(pod, served) == 0);
+  CHECK(index.take_back(pod, failing) == 1);
+  CHECK(matches(index, {{pod}}, {1, 2, 3, 4}) == Want{{0, 3}});
+  // A pod that left has nothing to take back, and gives no credit.
+  const CreditId last = index.record_early(pod, Blocks{7}, 0, evicted);
+  index.forget(pod);
+  CHECK(index.take_back(pod, last) == 0);
+  CHECK(index.record_early(pod, Blocks{7}, 0, evicted) == no_credit);
+  index.add({0, 2});
+  CHECK(index.take_back({0, 2}, last) == 0);
+}
+
+TEST_CASE("early chains under eviction leave contiguous prefixes") {
+  std::uint64_t draw = 1;
+  const auto below = [&draw](std::uint64_t bound) { return (draw = spread(draw + 0x9e3779b97f4a7c15U)) % bound; };
+  Index index(40);
+  const PodId pod{0, 1};
+  index.add(pod);
+  std::vector<std::pair<CreditId, Blocks>> under_way;
+  Evictions evicted;
+  for (int i = 0; i < 20000; ++i) {
+    Blocks blocks = chain(1 + below(3), 1 + below(20));
+    const Blocks rest = chain(100 + below(6), below(12));
+    blocks.insert(blocks.end(), rest.begin(), rest.end());
+    for (std::size_t k = 1; k < blocks.size(); ++k) blocks[k] = spread(blocks[k] ^ blocks[k - 1]);  // chained
+    if (under_way.size() < 8 && below(2) == 0) {
+      under_way.emplace_back(index.record_early(pod, blocks, 0, evicted), blocks);
+    } else if (!under_way.empty() && below(2) == 0) {
+      const auto [credit, own] = under_way.back();
+      under_way.pop_back();
+      if (below(2) == 0) {
+        (void)index.take_back(pod, credit);
+      } else {
+        index.record(pod, own, 0, evicted, credit);
+      }
+    } else {
+      index.record(pod, blocks, 0, evicted);
+    }
+    REQUIRE(index.fill(pod).entries <= 40);
+    const auto found = matches(index, {{pod}}, blocks);
+    std::uint32_t prefix = 0;
+    std::vector<StoredBlock> list;
+    index.copy(pod, list);
+    const auto holds = [&](std::uint64_t block) {
+      return std::any_of(list.begin(), list.end(), [&](const StoredBlock& entry) { return entry.hash == block; });
+    };
+    while (prefix < blocks.size() && holds(blocks[prefix])) ++prefix;
+    for (std::size_t k = prefix; k < blocks.size(); ++k) REQUIRE_FALSE(holds(blocks[k]));
+    REQUIRE(found == (prefix > 0 ? Want{{0, prefix}} : Want{}));
+  }
+}
+
+TEST_CASE("a pod's capacity of its own: larger at once, smaller step by step") {
+  Index index(10);
+  const PodId pod{0, 1}, other{1, 1};
+  index.add(pod);
+  index.add(other);
+  index.set_capacity(pod, 300);
+  (void)record(index, pod, chain(1, 200));
+  (void)record(index, other, chain(1, 200));
+  CHECK(index.fill(pod).entries == 200);
+  CHECK(index.fill(other).entries == 10);
+  index.set_capacity(pod, 20);
+  CHECK(index.fill(pod).entries == 200);
+  const Evictions few = record(index, pod, chain(2, 10));
+  CHECK(few.at(0).entries == 40);
+  CHECK(index.fill(pod).entries == 170);
+  (void)record(index, pod, chain(3, 60));
+  CHECK(index.fill(pod).entries == 110);  // 20 of the 60 fit, four old ones went for each
+  for (std::uint64_t more = 4; more < 8; ++more) (void)record(index, pod, chain(more, 10));
+  (void)record(index, pod, chain(3, 60));
+  CHECK(index.fill(pod).entries == 20);
+  CHECK(matches(index, {{pod}}, chain(3, 60)) == Want{{0, 20}});
+  index.set_capacity(pod, 0);
+  CHECK(index.fill(pod).capacity == 1);
+  index.forget(pod);
+  index.add({0, 2});
+  CHECK(index.fill({0, 2}).capacity == 10);
+  CHECK(index.fill(pod).capacity == 0);
+}
+
+TEST_CASE("dropping the oldest ends with the named block, in steps") {
+  Index index(1000);
+  const PodId pod{0, 1};
+  index.add(pod);
+  const Blocks oldest = chain(1, 50), doubted = chain(2, 30), newest = chain(3, 20);
+  for (const auto& blocks : {oldest, doubted, newest}) (void)record(index, pod, blocks);
+  Evictions dropped;
+  CHECK(index.drop_oldest(pod, doubted.front(), 60, dropped));
+  CHECK(index.fill(pod).entries == 40);
+  CHECK_FALSE(index.drop_oldest(pod, doubted.front(), 60, dropped));
+  CHECK(dropped.at(0).entries == 80);
+  CHECK(matches(index, {{pod}}, doubted).empty());
+  CHECK(matches(index, {{pod}}, newest) == Want{{0, 20}});
+  CHECK_FALSE(index.drop_oldest(pod, doubted.front(), 60, dropped));  // it is not there any more
+  CHECK(index.entries() == 20);
+}
+
+TEST_CASE("a list goes out and comes back in its order, behind what is newer") {
+  Index index(100);
+  const PodId pod{0, 1}, again{0, 2};
+  index.add(pod);
+  (void)record(index, pod, chain(1, 20), 3);
+  (void)record(index, pod, chain(2, 10), 4);
+  std::vector<StoredBlock> list, back;
+  index.copy(pod, list);
+  REQUIRE(list.size() == 30);
+  CHECK(list[0] == StoredBlock{chain(2, 10)[0], 4});
+  CHECK(list[29] == StoredBlock{chain(1, 20)[19], 3});
+  index.add(again);
+  (void)record(index, again, chain(2, 4), 4);
+  CHECK(index.restore(again, list) == 26);
+  index.copy(again, back);
+  CHECK(back == list);
+  CHECK(index.restore(pod, list) == 0);
+  CHECK(index.entries() == 30);
+  index.add({1, 1});
+  index.set_capacity({1, 1}, 12);
+  CHECK(index.restore({1, 1}, list) == 12);
+  CHECK(matches(index, {{{1, 1}}}, chain(1, 20)) == Want{{1, 2}});
+  CHECK(matches(index, {{{1, 1}}}, chain(2, 10)) == Want{{1, 10}});
+}
+
 }  // namespace
 }  // namespace warmroute::test

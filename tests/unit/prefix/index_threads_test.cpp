@@ -42,7 +42,18 @@ void record(Shared& shared, unsigned seed, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     const std::uint32_t slot = random() % pod_count;
     evicted.clear();
-    shared.index.record({slot, shared.generations[slot].load()}, prompt(random), 1, evicted);
+    const PodId pod{slot, shared.generations[slot].load()};
+    const auto blocks = prompt(random);
+    if (i % 3 == 0) {  // some are recorded early, and half of these fail
+      const CreditId credit = shared.index.record_early(pod, blocks, 1, evicted);
+      std::this_thread::yield();
+      if (i % 2 == 0) (void)shared.index.take_back(pod, credit);
+      if (i % 2 != 0) shared.index.record(pod, blocks, 1, evicted, credit);
+    } else {
+      shared.index.record(pod, blocks, 1, evicted);
+    }
+    if (i % 16 == 1) (void)shared.index.drop_oldest(pod, blocks.front(), 20, evicted);
+    if (i % 64 == 2) shared.index.set_capacity(pod, 1 + random() % capacity);
     if (i % 8 == 0) (void)shared.index.sweep(16);
   }
 }
@@ -52,6 +63,7 @@ void look_up(Shared& shared, unsigned seed) {
   Candidates candidates;
   std::vector<Match> found;
   std::vector<Named> pods(pod_count);
+  std::vector<StoredBlock> copied;
   while (!shared.stop.load()) {
     for (std::uint32_t slot = 0; slot < pod_count; ++slot) pods[slot].id = {slot, shared.generations[slot].load()};
     const auto blocks = prompt(random);
@@ -61,6 +73,10 @@ void look_up(Shared& shared, unsigned seed) {
     for (const auto& match : found) right = right && match.candidate < pod_count && match.blocks <= blocks.size();
     if (!right) ++shared.wrong;
     if (shared.index.entries() > pod_count * capacity) ++shared.wrong;
+    const PodId one = pods[random() % pod_count].id;
+    if (shared.index.match(one, blocks) > blocks.size()) ++shared.wrong;
+    if (random() % 16 == 0) shared.index.copy(one, copied);
+    if (random() % 16 == 1) (void)shared.index.restore(one, copied);
   }
 }
 
