@@ -1,12 +1,13 @@
 # `make run` and `make test` do all set-up by themselves on Debian 12, as root or with sudo.
 SECONDS ?= 60
+SOAK_SECONDS ?= 150
 JOBS ?= $(shell nproc)
 FUZZ_CI_SECONDS ?= 20
 LOAD ?= all
 # ThreadSanitizer gives up where addresses are randomised by 32 bits; containers may forbid to switch that off.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-tools bench-index profile fuzz fmt lint package clean
+.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-tools bench-index soak profile fuzz fmt lint package clean
 
 help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
@@ -15,6 +16,7 @@ help:
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
 	@echo "make bench-index      the prefix index alone"
+	@echo "make soak             two hours of a fleet, in short; bytes in use and resident memory must come back"
 	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k, sse, routes or pods"
 	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
 	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
@@ -73,6 +75,11 @@ bench-index: deps
 	@cmake --preset release --log-level=WARNING
 	@cmake --build build/release -j $(JOBS) --target bench_prefix_index
 	@build/release/tests/bench/bench_prefix_index
+
+soak: deps
+	@cmake --preset release --log-level=WARNING
+	@cmake --build build/release -j $(JOBS) --target soak_prefix_index
+	@build/release/tests/soak/soak_prefix_index $(SOAK_SECONDS)
 
 profile: bench-tools
 	@tools/bench/setup.sh profile

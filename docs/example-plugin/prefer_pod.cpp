@@ -22,6 +22,10 @@ class PreferPod final : public ScorePlugin {
     return true;
   }
 
+  [[nodiscard]] Value explain(const RequestView&, std::span<const PodView>) const override {
+    return Value{Value::Map{{"preferredSuffix", Value{suffix_}}}};
+  }
+
  private:
   const std::string suffix_;
 };

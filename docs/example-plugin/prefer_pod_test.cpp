@@ -42,6 +42,9 @@ TEST_CASE("prefer-pod: works in a pipeline under its registered name") {
   const auto decision = pipeline->run({}, states, pods);
   CHECK(decision.candidates[0].index == 1);
   CHECK(decision.candidates[0].total == 200);
+  const auto said = pipeline->explain({}, pods);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].first == "prefer-pod");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "warmroute/pod_view.hpp"
 #include "warmroute/request_view.hpp"
+#include "warmroute/value.hpp"
 
 namespace warmroute {
 
@@ -45,15 +46,25 @@ class ScorePlugin : public virtual Plugin {
   /// \return false when the plugin has nothing to say about this request (all scores then count as 0).
   virtual bool score(const RequestView& request, RequestState* state, std::span<const PodView> pods,
                      std::span<std::int64_t> scores) const = 0;
+  /// Why score() would say what it would say about these pods now, for a debug page: a mapping, or null. Changes
+  /// nothing and counts nothing. Called on the control thread.
+  [[nodiscard]] virtual Value explain(const RequestView&, std::span<const PodView>) const { return {}; }
 };
 
 class PostRequest : public virtual Plugin {
  public:
-  /// Exactly once for each attempt that was sent, on its worker, after its in-flight guard was released.
+  /// Exactly once for each attempt, on its worker, after its in-flight guard was released. When the connection could
+  /// not be made, `outcome` has no status.
   /// The pod may have left meanwhile; then this must change nothing. Of `request` only the model is still there: the
   /// router frees a prompt as soon as it can no longer be retried, so keep in RequestState what is needed here.
   virtual void attempt_done(const RequestView& request, RequestState* state, PodId pod,
                             const Outcome& outcome) noexcept = 0;
+  /// Whether attempt_started() and first_byte() are to be called; asked once, at start.
+  [[nodiscard]] virtual bool follows_attempts() const noexcept { return false; }
+  /// The pod was chosen and is about to be called; attempt_done() for it follows. On the request's worker.
+  virtual void attempt_started(const RequestView&, RequestState*, PodId) noexcept {}
+  /// The pod's 2xx answer has begun and can no longer be given by another pod. Of the request only the model is left.
+  virtual void first_byte(const RequestView&, RequestState*, PodId) noexcept {}
 };
 
 }  // namespace warmroute

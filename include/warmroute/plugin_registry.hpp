@@ -1,6 +1,7 @@
 #pragma once
 // How plugins are made: Args (their `args` block), Host (what the router offers them), Registry (name -> factory).
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,23 +11,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "warmroute/plugin.hpp"
 #include "warmroute/result.hpp"
+#include "warmroute/value.hpp"
 
 namespace warmroute {
-
-/// A value of a configuration block.
-struct Value {
-  using List = std::vector<Value>;
-  using Map = std::vector<std::pair<std::string, Value>>;  ///< in file order
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> data;
-
-  [[nodiscard]] bool is_null() const noexcept { return std::holds_alternative<std::monostate>(data); }
-  [[nodiscard]] std::string_view type_name() const noexcept;
-};
 
 /// A plugin's `args` block. Keys are matched without regard to case, the last of equal keys counts.
 class Args {
@@ -67,7 +58,7 @@ class HistogramByModel {
 };
 
 /// What the router offers a plugin. Outlives every plugin. Names of metrics are given without the prefix
-/// `kthena_router_`.
+/// `kthena_router_`; one that begins with `warmroute_` is taken as it is.
 class Host {
  public:
   virtual ~Host() = default;
@@ -90,6 +81,12 @@ class Host {
   /// Called on the control thread for each incarnation that stops being routable, on every path. Workers may
   /// still finish requests to it afterwards.
   virtual void on_pod_left(std::function<void(PodId)> hook) = 0;
+  /// Called on the control thread when the engine of a routable pod has told about itself for the first time, and
+  /// when that changed.
+  virtual void on_engine_facts(std::function<void(PodId, const EngineFacts&)> hook) = 0;
+  /// `job` runs on a thread of its own each `period`, and a last time when the last request has ended. It may wait
+  /// for files. It must not throw.
+  virtual void in_background(std::chrono::seconds period, std::function<void()> job) = 0;
 };
 
 using Factory = std::function<Result<std::shared_ptr<Plugin>>(const Args&, Host&)>;

@@ -22,18 +22,26 @@ struct PodId {
 
 /// Engine metrics of one scrape. Plugins see a sample only while it is fresh.
 struct LoadSample {
-  double running = 0;         ///< requests the engine is working on
-  double waiting = 0;         ///< requests queued in the engine
-  double kv_usage = 0;        ///< used share of the KV cache, 0..1
-  double ttft_seconds = 0;    ///< time to first token, average of the last interval; 0: never measured
-  double tpot_seconds = 0;    ///< time per output token, likewise
+  double running = 0;       ///< requests the engine is working on
+  double waiting = 0;       ///< requests queued in the engine
+  double kv_usage = 0;      ///< used share of the KV cache, 0..1
+  double ttft_seconds = 0;  ///< time to first token, average of the last interval; 0: never measured
+  double tpot_seconds = 0;  ///< time per output token, likewise
+};
+
+/// What an engine says of itself.
+struct EngineFacts {
+  /// The same text means the same incarnation, also for another router process: namespace/name, UID and the start of
+  /// container or engine. Empty where no start is known.
+  std::string incarnation;
+  std::int64_t kv_tokens = 0;  ///< tokens that its KV cache holds, all ranks; 0: unknown
 };
 
 struct PodView {
   PodId id;
-  std::string_view name;             ///< namespace/name
-  std::int64_t in_flight = 0;        ///< requests this router has open to the pod, all workers; never negative
-  std::optional<LoadSample> load;    ///< empty: unknown, which is not idle
+  std::string_view name;           ///< namespace/name
+  std::int64_t in_flight = 0;      ///< requests this router has open to the pod, all workers; never negative
+  std::optional<LoadSample> load;  ///< empty: unknown, which is not idle
   std::span<const std::string> loaded_models;  ///< last list of /v1/models, kept when stale
 };
 

@@ -1,65 +1,13 @@
 #include "prefix_cache/prefix_cache.hpp"
 
+#include <limits>
 #include <string>
 #include <utility>
 
-#include "base/rng.hpp"
-#include "support/plugin_runner.hpp"
+#include "support/prefix_fleet.hpp"
 
 namespace warmroute::test {
 namespace {
-
-using Scores = std::vector<std::int64_t>;
-using plugins::make_prefix_cache;
-
-/// A plugin with `count` pods that have joined.
-struct Fleet {
-  explicit Fleet(std::size_t count, const std::string& args = "") : plugin(make_plugin(make_prefix_cache, host, args)) {
-    for (std::uint32_t slot = 0; slot < count; ++slot) {
-      PodView pod;
-      pod.id = {slot, 1};
-      pods.push_back(pod);
-      host.join(pod.id);
-    }
-  }
-  Scores scores(const RequestView& request) {
-    state = plugin->new_state();
-    return scores_of(*plugin, pods, request, state.get());
-  }
-  /// The request is scored and then served, or not, by a pod.
-  void serve(const RequestView& request, PodId pod, Outcome outcome = ok()) {
-    (void)scores(request);
-    dynamic_cast<PostRequest&>(*plugin).attempt_done(request, state.get(), pod, outcome);
-  }
-  static Outcome ok() {
-    Outcome outcome;
-    outcome.status = 200;
-    return outcome;
-  }
-  [[nodiscard]] double entries() { return host.gauges.at("prefix_cache_entries")(); }
-  [[nodiscard]] double evictions(const std::string& model) {
-    return host.series("prefix_cache_evictions_total")->sums[model];
-  }
-
-  FakeHost host;
-  std::shared_ptr<Plugin> plugin;
-  std::vector<PodView> pods;
-  std::unique_ptr<RequestState> state;
-};
-
-RequestView ask(std::string_view prompt, std::string_view model = "m") {
-  RequestView request;
-  request.model = model;
-  request.prompt = prompt;
-  return request;
-}
-
-std::string text(std::size_t bytes, char salt = 'a') {
-  std::string made;
-  for (std::size_t i = 0; i < bytes; ++i) made.push_back(static_cast<char>('A' + (i * 7 + i / 64) % 50));
-  if (!made.empty()) made[0] = salt;
-  return made;
-}
 
 TEST_CASE("prefix-cache: the pod that served the prompt scores 100, the others 0") {
   Fleet fleet(3);

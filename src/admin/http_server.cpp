@@ -9,6 +9,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <ctime>
 #include <list>
+#include <optional>
 
 #include "base/log.hpp"
 #include "net/task_group.hpp"
@@ -44,6 +45,8 @@ struct State {
   const std::string name;
   const HttpServer::Handler handler;
   const HttpServerLimits limits;
+  HttpServer::PostHandler post_handler;  ///< empty: POST is refused
+  std::size_t post_limit_bytes = 0;
   net::Acceptor acceptor;
   net::Timer watchdog;
   std::list<Connection> connections;
@@ -94,17 +97,37 @@ Page error_page(int status) {
   return page;
 }
 
-/// One request head, read or refused.
+/// One request, read or refused.
 struct Request {
   bool complete = false;  ///< false: read on
   int refused = 0;        ///< the status of the refusal, 0: none
   bool head_only = false;
   bool keep_alive = false;
-  std::string target;
+  bool post = false;
+  std::string target, body;
   std::size_t used = 0;  ///< bytes of the input that belong to it
 };
 
-Request read_request(std::string_view input) {
+/// The body of a POST whose head is complete, if it is all there.
+void read_post(std::string_view input, std::optional<std::uint64_t> length, std::size_t limit, Request& request) {
+  const auto head_end = input.find("\r\n\r\n");
+  if (!length || head_end == std::string_view::npos) {
+    request.refused = 411;
+    return;
+  }
+  if (*length > limit) {
+    request.refused = 413;
+    return;
+  }
+  const std::size_t whole = head_end + 4 + static_cast<std::size_t>(*length);
+  request.complete = input.size() >= whole;
+  if (!request.complete) return;
+  request.post = true;
+  request.body = std::string(input.substr(head_end + 4, static_cast<std::size_t>(*length)));
+  request.used = whole;
+}
+
+Request read_request(std::string_view input, std::optional<std::size_t> post_limit) {
   Request request;
   http::request_parser<http::empty_body> parser;
   parser.header_limit(head_limit_bytes);
@@ -122,11 +145,20 @@ Request read_request(std::string_view input) {
   // A body is not read; what follows on the connection is then unknown.
   request.keep_alive = !ec && parser.is_done() && parser.keep_alive();
   request.target = std::string(head.target().data(), head.target().size());
-  if (head.method() != http::verb::get && !request.head_only)
+  if (head.method() == http::verb::post && post_limit) {
+    const auto length = parser.content_length();
+    request.keep_alive = parser.keep_alive();
+    read_post(input, length ? std::optional<std::uint64_t>(*length) : std::nullopt, *post_limit, request);
+  } else if (head.method() != http::verb::get && !request.head_only)
     request.refused = 405;
   else if (ec && ec != http::error::unexpected_body)
     request.refused = 400;
   return request;
+}
+
+Page answer(const State& state, const Request& request) {
+  if (request.refused != 0) return error_page(request.refused);
+  return request.post ? state.post_handler(request.target, request.body) : state.handler(request.target);
 }
 
 /// Answers requests until the client, a deadline or an error ends the connection.
@@ -135,7 +167,8 @@ net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
   Connection& connection = *guard;
   std::string input;
   while (!state->stopped) {
-    Request request = read_request(input);
+    Request request = read_request(
+        input, state->post_handler ? std::optional(state->post_limit_bytes) : std::optional<std::size_t>());
     if (!request.complete) {
       connection.idle = input.empty();
       const std::size_t have = input.size();
@@ -151,7 +184,7 @@ net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
     connection.idle = false;
     connection.deadline = net::Clock::now() + state->limits.idle;
     const bool keep_alive = request.keep_alive && request.refused == 0;
-    const Page page = request.refused != 0 ? error_page(request.refused) : state->handler(request.target);
+    const Page page = answer(*state, request);
     const std::string head = answer_head(page, keep_alive);
     const std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
                                                     request.head_only ? asio::const_buffer() : asio::buffer(page.body)};
@@ -265,6 +298,11 @@ HttpServer::HttpServer(net::io_context& control, std::string name, Handler handl
 HttpServer::~HttpServer() {
   stop();
   free_when_idle(impl_->state->io, std::move(impl_->group));
+}
+
+void HttpServer::accept_posts(PostHandler handler, std::size_t body_limit_bytes) {
+  impl_->state->post_handler = std::move(handler);
+  impl_->state->post_limit_bytes = body_limit_bytes;
 }
 
 Result<std::uint16_t> HttpServer::listen(const std::string& address, std::uint16_t port) {

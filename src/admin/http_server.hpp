@@ -1,5 +1,5 @@
 #pragma once
-// The small HTTP server behind the metrics and debug listeners: GET and HEAD, one handler, control thread.
+// The small HTTP server behind the metrics and debug listeners: GET and HEAD, POST where it is wanted, control thread.
 
 #include <chrono>
 #include <cstdint>
@@ -29,6 +29,7 @@ struct HttpServerLimits {
 class HttpServer {
  public:
   using Handler = std::function<Page(std::string_view target)>;
+  using PostHandler = std::function<Page(std::string_view target, std::string_view body)>;
   /// \param name for messages, e.g. "Metrics server".
   /// \param handler called on the control thread, not after stop(). `target` is the path and query as received.
   HttpServer(net::io_context& control, std::string name, Handler handler, HttpServerLimits limits = {});
@@ -36,6 +37,8 @@ class HttpServer {
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
+  /// Answers POST too, with a body of at most so many bytes (Content-Length only). Before listen().
+  void accept_posts(PostHandler handler, std::size_t body_limit_bytes);
   /// Once. Error: "Metrics server listen failed: ...". Address empty: all (IPv6 dual stack, IPv4 alone where it is
   /// missing); "localhost": 127.0.0.1; else an IP address.
   /// \return the port, chosen by the system when `port` is 0.

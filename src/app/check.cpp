@@ -32,6 +32,8 @@ class ListeningHost final : public Host {
   void gauge(std::string_view, std::string_view, std::function<double()>) override {}
   void on_pod_joined(std::function<void(PodId)>) override {}
   void on_pod_left(std::function<void(PodId)>) override {}
+  void on_engine_facts(std::function<void(PodId, const EngineFacts&)>) override {}
+  void in_background(std::chrono::seconds, std::function<void()>) override {}
 
   std::vector<std::string> found;
 

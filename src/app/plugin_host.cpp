@@ -1,9 +1,8 @@
 #include "app/plugin_host.hpp"
 
 #include <array>
-#include <map>
+#include <functional>
 #include <string>
-#include <unordered_map>
 
 #include "base/log.hpp"
 #include "base/rng.hpp"
@@ -11,23 +10,30 @@
 namespace warmroute::app {
 namespace {
 
-const std::string prefix = "kthena_router_";
+std::string full_name(std::string_view name) {
+  return name.starts_with("warmroute_") ? std::string(name) : "kthena_router_" + std::string(name);
+}
 
-// Children of one family by model, found without a lock after a thread's first use. `Child` is a reference into the
-// registry, which outlives the threads that count.
+// Children of one family by model: each request asks for the same few, so a small direct-mapped table of the thread
+// stands in front of the registry's lock. `Child` is a reference into the registry, which outlives the threads that
+// count.
 template <class Child, class Make>
 Child& child_for(const void* family, std::string_view model, const Make& make) {
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  struct Entry {
+    const void* family = nullptr;
+    std::string model;
+    Child* child = nullptr;
   };
-  using ByModel = std::unordered_map<std::string, Child*, Hash, std::equal_to<>>;
-  thread_local std::unordered_map<const void*, ByModel> cache;
-  auto& by_model = cache[family];
-  if (const auto found = by_model.find(model); found != by_model.end()) return *found->second;
-  Child& child = make();
-  by_model.emplace(std::string(model), &child);
-  return child;
+  thread_local std::array<Entry, 256> table;
+  const auto slot =
+      (std::hash<std::string_view>()(model) + reinterpret_cast<std::uintptr_t>(family) / 16 * 31) % table.size();
+  auto& entry = table[slot];
+  if (entry.family != family || entry.model != model) {
+    entry.child = &make();
+    entry.model = model;
+    entry.family = family;
+  }
+  return *entry.child;
 }
 
 class Counters final : public CounterByModel {
@@ -71,16 +77,16 @@ void PluginHost::error(std::string_view message) { log::write(log::Level::error,
 std::uint64_t PluginHost::random() noexcept { return base::random64(); }
 
 std::shared_ptr<CounterByModel> PluginHost::counter_by_model(std::string_view name, std::string_view help) {
-  return std::make_shared<Counters>(registry_, prefix + std::string(name), std::string(help));
+  return std::make_shared<Counters>(registry_, full_name(name), std::string(help));
 }
 
 std::shared_ptr<HistogramByModel> PluginHost::histogram_by_model(std::string_view name, std::string_view help,
                                                                  std::span<const double> buckets) {
-  return std::make_shared<Histograms>(registry_, prefix + std::string(name), std::string(help), buckets);
+  return std::make_shared<Histograms>(registry_, full_name(name), std::string(help), buckets);
 }
 
 void PluginHost::gauge(std::string_view name, std::string_view help, std::function<double()> read) {
-  registry_.gauge_callback(prefix + std::string(name), help, std::move(read));
+  registry_.gauge_callback(full_name(name), help, std::move(read));
 }
 
 void PluginHost::pod_joined(PodId pod) const {
@@ -89,6 +95,14 @@ void PluginHost::pod_joined(PodId pod) const {
 
 void PluginHost::pod_left(PodId pod) const {
   for (const auto& hook : left_) hook(pod);
+}
+
+void PluginHost::engine_facts(PodId pod, const EngineFacts& facts) const {
+  for (const auto& hook : facts_) hook(pod, facts);
+}
+
+void PluginHost::start_background() {
+  for (const auto& [period, job] : jobs_) background_.push_back(std::make_unique<net::PeriodicThread>(period, job));
 }
 
 void PluginHost::plugin_took(std::string_view model, std::string_view plugin, Role role, double seconds) noexcept {

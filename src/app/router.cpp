@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "admin/explain.hpp"
 #include "admin/pages.hpp"
 #include "app/machine.hpp"
 #include "base/log.hpp"
@@ -169,6 +170,7 @@ Result<void> Router::start() {
   start_poller();
   start_source();
   tasks_.spawn("file watch", watch_files());
+  host_.start_background();
   log::info("warmroute {} listens on port {}, {} workers, at most {} MiB of request bodies in memory", version(),
             options_.port, count, shared_.settings.max_buffered_bytes >> 20U);
   return {};
@@ -212,6 +214,13 @@ Result<void> Router::open_listeners() {
   store_ = std::make_unique<model::Store>(std::move(hooks));
   debug_server_ = std::make_unique<admin::HttpServer>(
       control_, "Debug server", [this](std::string_view target) { return admin::debug_page(*store_, target); });
+  debug_server_->accept_posts(
+      [this](std::string_view target, std::string_view body) {
+        const admin::ExplainContext context{*table_, *pipeline_, shared_.settings.sample_max_age,
+                                            shared_.settings.compat};
+        return admin::explain_page(context, target, body);
+      },
+      admin::explain_body_limit_bytes);
   if (auto opened = debug_server_->listen("localhost", static_cast<std::uint16_t>(options_.debug_port)); !opened)
     return fatal(opened.error().detail);
   return {};
@@ -258,6 +267,9 @@ void Router::start_poller() {
   };
   hooks.reachable = [this](PodId pod, bool reachable) { store_->set_reachable(pod, reachable); };
   hooks.process_start = [this](PodId pod, double seconds) { store_->set_process_start(pod, seconds); };
+  hooks.kv_tokens = [this](PodId pod, std::int64_t tokens) {
+    host_.engine_facts(pod, {store_->incarnation(pod), tokens});
+  };
   hooks.scraped = [this](const model::PodRecord& pod, bool ok) {
     if (pod.left()) return;  // its series are gone
     registry_
@@ -389,6 +401,7 @@ void Router::finish() {
   for (auto& context : contexts_)
     boost::asio::post(context->worker.io(), [&context = *context] { context.pool.clear(); });
   for (auto& worker : workers_) worker->join();
+  host_.stop_background();
   access_log_.reset();
   if (open_connections() > 0) {  // sessions that even abort() did not end: their frames must not outlive us
     log::stop();

@@ -29,6 +29,7 @@ struct ServerEntry {
   ModelServer spec;
   std::vector<PodEntry> pods;         ///< routable ones only, sorted by key
   std::vector<PdGroupPods> groups{};  ///< of a server with a PD group, sorted by value; each has a member
+  std::uint64_t pods_version = 0;     ///< no other list of pods of this process has it; 0: not given
 };
 
 struct Snapshot {

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -135,6 +136,7 @@ struct Store::Impl {
   std::vector<Live*> by_slot;             ///< null: free
   std::vector<std::uint32_t> free_slots;
   std::uint32_t last_generation = 0;
+  mutable std::uint64_t last_pods_version = 0;
   std::vector<ScrapeTarget> targets;
 
   Live* find(PodId id) const noexcept {
@@ -233,7 +235,8 @@ std::shared_ptr<const ServerEntry> Store::Impl::entry_of(const std::string& key,
   if (before && same_entries(before->pods, pods) && before->groups == groups &&
       same_for_requests(before->spec, server.spec))
     return before;
-  return std::make_shared<const ServerEntry>(ServerEntry{key, server.spec, std::move(pods), std::move(groups)});
+  return std::make_shared<const ServerEntry>(
+      ServerEntry{key, server.spec, std::move(pods), std::move(groups), ++last_pods_version});
 }
 
 void Store::Impl::renew_targets() {
@@ -354,6 +357,25 @@ void Store::set_process_start(PodId pod, double unix_seconds) {
   impl_->begin_incarnation(entry->record->key(), *entry, changes);
   entry->process_start = unix_seconds;
   impl_->publish(changes, std::nullopt, &entry->servers);
+}
+
+std::string Store::incarnation(PodId pod) const {
+  const Live* const entry = impl_->find(pod);
+  if (entry == nullptr || !entry->up) return {};
+  const Identity& identity = entry->identity;
+  // In milliseconds, as engines print more digits than a double keeps apart from others.
+  std::string start;
+  if (identity.container_start) {
+    start = "container " + *identity.container_start;
+  } else if (entry->process_start) {
+    start = "engine " + std::to_string(std::llround(*entry->process_start * 1000));
+  } else {
+    return {};
+  }
+  std::string text = entry->record->key();
+  text.append("|").append(identity.uid).append("|").append(identity.ip);
+  text.append("|").append(std::to_string(identity.port.value_or(0))).append("|").append(start);
+  return text;
 }
 
 std::shared_ptr<const Snapshot> Store::snapshot() const { return impl_->current; }

@@ -50,6 +50,9 @@ class Store {
   /// The engine's process_start_time_seconds. A value later than the known one (by more than a second) means the
   /// engine restarted: a new incarnation, unless the pod's container start is known from Kubernetes.
   void set_process_start(PodId pod, double unix_seconds);
+  /// A text that is equal for the same incarnation in another process too (EngineFacts::incarnation); empty while no
+  /// start of container or engine is known.
+  [[nodiscard]] std::string incarnation(PodId pod) const;
 
   [[nodiscard]] std::shared_ptr<const Snapshot> snapshot() const;
   /// Everything known, for the debug pages.

@@ -13,9 +13,13 @@ namespace {
 constexpr std::size_t prefetch_ahead = 6;  ///< blocks; enough to cover a memory access, few enough to stay cached
 constexpr std::size_t evictions_per_block = 4;
 
+std::atomic<std::uint64_t> next_id{1};
+
 }  // namespace
 
-Index::Index(std::size_t capacity) : capacity_(capacity) { assert(capacity >= 1 && capacity <= max_capacity); }
+Index::Index(std::size_t capacity) : capacity_(capacity), id_(next_id.fetch_add(1)) {
+  assert(capacity >= 1 && capacity <= max_capacity);
+}
 
 Index::~Index() {
   for (auto& segment : slots_) delete segment.load(std::memory_order_relaxed);
@@ -64,6 +68,7 @@ void Index::add(PodId pod) {
   }
   const std::uint64_t value = (std::uint64_t{pod.generation} << 32U) | number;
   (*segment.load(std::memory_order_relaxed))[pod.slot % segment_size].store(value, std::memory_order_release);
+  membership_.fetch_add(1, std::memory_order_release);
 }
 
 void Index::forget(PodId pod) {
@@ -83,6 +88,7 @@ void Index::forget(PodId pod) {
   }
   (*slots_[pod.slot / segment_size].load(std::memory_order_relaxed))[pod.slot % segment_size].store(
       0, std::memory_order_release);
+  membership_.fetch_add(1, std::memory_order_release);
   entries_.fetch_sub(static_cast<std::int64_t>(dead->list.size()), std::memory_order_relaxed);
   graveyard_.push_back(std::move(dead));
   dead_.fetch_add(1, std::memory_order_relaxed);

@@ -25,15 +25,16 @@
 
 namespace warmroute::prefix {
 
-/// The pods that a lookup may find, prepared once per request; reusable, one thread at a time.
+/// The pods that a lookup may find; reusable, one thread at a time. Named again only when they may be others.
 class Candidates {
  public:
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
  private:
   friend class Index;
-  std::vector<std::uint64_t> words_;      ///< a bit for each pod number
-  std::vector<std::uint32_t> positions_;  ///< by pod number; only where the bit is set
+  std::uint64_t index_ = 0, membership_ = 0, version_ = 0;  ///< what the rest was made from; version 0: nobody knows
+  std::vector<std::uint64_t> words_;                        ///< a bit for each pod number
+  std::vector<std::uint32_t> positions_;                    ///< by pod number; only where the bit is set
   std::size_t count_ = 0;
 };
 
@@ -88,11 +89,17 @@ class Index {
   bool sweep(std::size_t entries) noexcept;
   [[nodiscard]] bool needs_sweep() const noexcept { return dead_.load(std::memory_order_relaxed) != 0; }
 
-  /// `Pod` has a member `id` of type PodId; each pod at most once.
+  /// `Pod` has a member `id` of type PodId; each pod at most once. `version`: equal in two calls only when the pods are
+  /// the same in the same order; then, and while no pod came or went, the second call costs nothing. 0: unknown.
   template <class Pod>
-  void choose(std::span<const Pod> pods, Candidates& out) const {
+  void choose(std::span<const Pod> pods, Candidates& out, std::uint64_t version = 0) const {
+    const std::uint64_t membership = membership_.load(std::memory_order_acquire);
+    if (version != 0 && out.version_ == version && out.membership_ == membership && out.index_ == id_) return;
     start(out);
     for (std::uint32_t i = 0; i < pods.size(); ++i) choose_one(pods[i].id, i, out);
+    out.version_ = version;
+    out.membership_ = membership;
+    out.index_ = id_;
   }
 
   /// The `limit` candidates with the longest matches, longest first; a draw decides among equals at the cut. `blocks`
@@ -171,6 +178,8 @@ class Index {
 
   BlockTable table_;
   const std::size_t capacity_;
+  const std::uint64_t id_;                    ///< no other index of this process has it
+  std::atomic<std::uint64_t> membership_{1};  ///< grows when a pod comes or goes
   /// By PodId::slot: generation in the upper half, pod number in the lower. Segments stay until the end.
   std::array<std::atomic<SlotSegment*>, segment_count> slots_{};
   std::array<std::atomic<Pod*>, segment_count> pods_{};  ///< arrays of segment_size, by pod number

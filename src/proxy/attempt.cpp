@@ -77,7 +77,7 @@ net::Task<Relay::Step> Attempt::pump(Relay& relay) {
   bool flush_due = false;
   auto step = relay.take(call_.answer.input.view(), flush_due);
   for (;;) {
-    if (relay.started()) exchange_.free_body();
+    if (relay.started()) note_first_byte();
     if (flush_due) {
       call_.deadline().clear();  // the client's own deadline runs while it is slow
       if (!co_await session.flush()) co_return Relay::Step::cut;
@@ -90,6 +90,14 @@ net::Task<Relay::Step> Attempt::pump(Relay& relay) {
     if (got.status == Io::eof) step = relay.take_eof(flush_due);
     if (got.status == Io::error) co_return Relay::Step::cut;
   }
+}
+
+// From here on no other pod can answer: the request's bytes go back.
+void Attempt::note_first_byte() {
+  if (exchange_.body_freed) return;
+  exchange_.free_body();
+  if (!settled_ && call_.answer.head.status / 100 == 2)  // a short answer is complete by now
+    exchange_.shared.pipeline->first_byte(exchange_.view(), exchange_.states, pod_.record->id());
 }
 
 net::Task<Verdict> Attempt::relay() {
@@ -147,6 +155,7 @@ net::Task<Verdict> Attempt::relay() {
 net::Task<Verdict> Attempt::run(KeptAnswer& kept) {
   auto& record = exchange_.record;
   record.selected_pod = pod_.record->name();
+  exchange_.shared.pipeline->attempt_started(exchange_.view(), exchange_.states, pod_.record->id());
   if (const auto error = co_await call_.exchange_heads(outgoing_)) {
     if (gone()) {
       call_.close();
@@ -184,7 +193,7 @@ void Attempt::settle(End end) noexcept {
       break;
   }
   exchange_.record.end = end;
-  if (!call_.sent() || !pod) return;
+  if (!pod) return;
   Outcome outcome;
   outcome.end = end;
   outcome.status = call_.answer.head.status;

@@ -43,6 +43,7 @@ class Attempt {
   net::Task<Relay::Step> pump(Relay& relay);
   void settle(Outcome::End end) noexcept;
   void note_relayed_error();
+  void note_first_byte();
 
   Exchange& exchange_;
   const model::PodEntry& pod_;

@@ -106,7 +106,6 @@ net::Task<std::optional<Error>> EngineCall::handshake() {
 net::Task<std::optional<Error>> EngineCall::send(
     const Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   phase_ = Phase::sending;
-  sent_ = true;
   cut_short_ = false;
   std::vector<iovec> pieces;
   pieces.reserve(outgoing.body.size() + 1);

@@ -46,8 +46,6 @@ class EngineCall {
   /// A limit cut down to what the total time-out leaves.
   [[nodiscard]] std::chrono::milliseconds limited(std::chrono::milliseconds limit) const;
   [[nodiscard]] bool timed_out() const noexcept { return late_; }
-  /// A part of the request may have reached the engine.
-  [[nodiscard]] bool sent() const noexcept { return sent_; }
 
   EngineAnswer answer;
 
@@ -71,7 +69,7 @@ class EngineCall {
   std::unique_ptr<net::Socket> connecting_;
   std::unique_ptr<net::Connection> engine_;
   Phase phase_ = Phase::connecting;
-  bool reused_ = false, late_ = false, sent_ = false;
+  bool reused_ = false, late_ = false;
   bool cut_short_ = false;  ///< the engine did not get the whole request: the connection serves no other
 };
 

@@ -60,6 +60,7 @@ struct Exchange {
     RequestView view;
     view.model = record.model_label;
     view.prompt = inspection.prompt;
+    view.token_estimate = inspection.prompt_tokens_estimate;
     if (!readable_body().empty()) view.tools = inspection.tools.of(readable_body());
     view.cache_salt = inspection.cache_salt;
     view.media = inspection.media;

@@ -18,7 +18,7 @@ Pick pick(Exchange& exchange, const model::ServerEntry& server) {
       view.loaded_models = *entry.loaded_models;
       pods.push_back(view);
     }
-    pick.decision = exchange.shared.pipeline->run(exchange.view(), exchange.states, pods);
+    pick.decision = exchange.shared.pipeline->run(exchange.view(), exchange.states, pods, {}, server.pods_version);
     if (pick.decision.count == 0) return pick;
     const auto best = pick.decision.candidates[0].index;
     // Another worker may have chosen the same pod meanwhile: then the scores are old.

@@ -128,6 +128,8 @@ Pipeline::Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const st
   }
   for (std::size_t i = 0; i < plugins_.size(); ++i)
     if (auto* role = dynamic_cast<PostRequest*>(plugins_[i].get())) hooks_.push_back({role, i, 1});
+  for (const auto& slot : hooks_)
+    if (slot.plugin->follows_attempts()) followers_.push_back(slot);
 }
 
 std::size_t Pipeline::add(const std::shared_ptr<Plugin>& plugin) {
@@ -179,13 +181,15 @@ void Pipeline::score(const RequestView& request, States& states, Scratch& scratc
 }
 
 Decision Pipeline::run(const RequestView& request, States& states, std::span<const PodView> pods,
-                       std::span<const std::uint8_t> eligible) const {
+                       std::span<const std::uint8_t> eligible, std::uint64_t pods_version) const {
   thread_local Scratch scratch;
   Decision decision;
   if (pods.empty()) return decision;
   scratch.start(pods);
   if (!filter(request, states, scratch, decision)) return decision;
-  score(request, states, scratch);
+  RequestView scored = request;
+  scored.pods_version = scratch.pods.size() == pods.size() ? pods_version : 0;
+  score(scored, states, scratch);
 
   // Insertion into a list of five: cheaper than a heap, and one pass for any number of pods.
   std::array<std::uint64_t, candidate_limit> keys{};
@@ -215,6 +219,23 @@ Decision Pipeline::run(const RequestView& request, States& states, std::span<con
 void Pipeline::attempt_done(const RequestView& request, States& states, PodId pod,
                             const Outcome& outcome) const noexcept {
   for (const auto& slot : hooks_) slot.plugin->attempt_done(request, states[slot.state].get(), pod, outcome);
+}
+
+void Pipeline::attempt_started(const RequestView& request, States& states, PodId pod) const noexcept {
+  for (const auto& slot : followers_) slot.plugin->attempt_started(request, states[slot.state].get(), pod);
+}
+
+void Pipeline::first_byte(const RequestView& request, States& states, PodId pod) const noexcept {
+  for (const auto& slot : followers_) slot.plugin->first_byte(request, states[slot.state].get(), pod);
+}
+
+Value::Map Pipeline::explain(const RequestView& request, std::span<const PodView> pods) const {
+  Value::Map said;
+  for (const auto& slot : scorers_) {
+    Value value = slot.plugin->explain(request, pods);
+    if (!value.is_null()) said.emplace_back(slot.plugin->name(), std::move(value));
+  }
+  return said;
 }
 
 std::size_t Pipeline::prompt_bytes_wanted() const noexcept {

@@ -49,9 +49,15 @@ class Pipeline {
 
   [[nodiscard]] States new_states() const;
   /// \param eligible empty, or one per pod: one that is 0 is filtered and scored with the others, but is no candidate.
+  /// \param pods_version as RequestView::pods_version, for the pods as given.
   [[nodiscard]] Decision run(const RequestView& request, States& states, std::span<const PodView> pods,
-                             std::span<const std::uint8_t> eligible = {}) const;
+                             std::span<const std::uint8_t> eligible = {}, std::uint64_t pods_version = 0) const;
+  /// For the few plugins that follow attempts; a branch where there are none.
+  void attempt_started(const RequestView& request, States& states, PodId pod) const noexcept;
+  void first_byte(const RequestView& request, States& states, PodId pod) const noexcept;
   void attempt_done(const RequestView& request, States& states, PodId pod, const Outcome& outcome) const noexcept;
+  /// What the score plugins say about their scores: name and explanation of those that explain anything.
+  [[nodiscard]] Value::Map explain(const RequestView& request, std::span<const PodView> pods) const;
   [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept;
   [[nodiscard]] bool has_scorers() const noexcept;
 
@@ -73,6 +79,7 @@ class Pipeline {
   std::vector<Slot<FilterPlugin>> filters_;
   std::vector<Slot<ScorePlugin>> scorers_;
   std::vector<Slot<PostRequest>> hooks_;
+  std::vector<Slot<PostRequest>> followers_;  ///< those of hooks_ that follow attempts
   Timing* timing_ = nullptr;
 };
 

@@ -19,14 +19,17 @@ enum class Field : std::uint8_t {
   ttft_count,
   tpot_sum,
   tpot_count,
-  process_start
+  process_start,
+  kv_tokens
 };
-constexpr std::size_t field_count = 8;
+constexpr std::size_t field_count = 9;
+constexpr double most_kv_tokens = 0x1p52;
 
 struct Series {
   std::string_view name;
   Field field;
-  bool old_name = false;  ///< counts only where no series of the new name was seen
+  bool old_name = false;   ///< counts only where no series of the new name was seen
+  bool in_labels = false;  ///< an info series: the value is in its labels
 };
 
 constexpr std::array vllm_series{
@@ -40,6 +43,7 @@ constexpr std::array vllm_series{
     Series{"vllm:inter_token_latency_seconds_count", Field::tpot_count},
     Series{"vllm:time_per_output_token_seconds_sum", Field::tpot_sum, true},
     Series{"vllm:time_per_output_token_seconds_count", Field::tpot_count, true},
+    Series{"vllm:cache_config_info", Field::kv_tokens, false, true},
     Series{"process_start_time_seconds", Field::process_start},
 };
 constexpr std::array sglang_series{
@@ -52,6 +56,7 @@ constexpr std::array sglang_series{
     Series{"sglang:inter_token_latency_seconds_count", Field::tpot_count},
     Series{"sglang:time_per_output_token_seconds_sum", Field::tpot_sum, true},
     Series{"sglang:time_per_output_token_seconds_count", Field::tpot_count, true},
+    Series{"sglang:max_total_num_tokens", Field::kv_tokens},
     Series{"process_start_time_seconds", Field::process_start},
 };
 
@@ -74,6 +79,39 @@ std::size_t label_end(std::string_view text) noexcept {
       return i + 1;
   }
   return std::string_view::npos;
+}
+
+/// The value of a label as a number; nothing when it is none ("None" of an engine that does not know yet).
+std::optional<double> label_number(std::string_view labels, std::string_view name) noexcept {
+  // Names are looked for behind a separator, and never inside a quoted value.
+  bool quoted = false;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (quoted && labels[i] == '\\') {
+      ++i;
+      continue;
+    }
+    if (labels[i] == '"') quoted = !quoted;
+    if (quoted || (labels[i] != '{' && labels[i] != ',')) continue;
+    std::string_view rest = trim_left(labels.substr(i + 1));
+    if (!rest.starts_with(name)) continue;
+    rest.remove_prefix(name.size());
+    if (!rest.starts_with("=\"")) continue;
+    rest.remove_prefix(2);
+    double value = 0;
+    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    const bool whole = failure == std::errc{} && end != rest.data() + rest.size() && *end == '"';
+    return whole && std::isfinite(value) && value > 0 ? std::optional(value) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Blocks times tokens of a block, from the labels of vllm:cache_config_info.
+std::optional<double> cache_config_tokens(std::string_view labels) noexcept {
+  labels = trim_left(labels);
+  const auto blocks = label_number(labels, "num_gpu_blocks");
+  const auto tokens = label_number(labels, "block_size");
+  if (!blocks || !tokens) return std::nullopt;
+  return *blocks * *tokens;
 }
 
 /// The value behind the series name (and labels): finite and not negative, else nothing.
@@ -114,7 +152,7 @@ class Reader {
       const auto rest = line.substr(series.name.size());
       if (rest.empty() || (!is_blank(rest[0]) && rest[0] != '{')) continue;  // a longer name
       auto& sum = sums_[series.old_name ? 1 : 0][static_cast<std::size_t>(series.field)];
-      const auto value = sample_value(rest);
+      const auto value = series.in_labels ? cache_config_tokens(rest) : sample_value(rest);
       if (!value) {
         sum.broken = true;
         return;
@@ -173,6 +211,8 @@ EngineMetrics parse_engine_metrics(std::string_view text, model::Engine engine) 
   metrics.ttft = reader.histogram(Field::ttft_sum, Field::ttft_count);
   metrics.tpot = reader.histogram(Field::tpot_sum, Field::tpot_count);
   metrics.process_start = reader.largest(Field::process_start);
+  if (const auto tokens = reader.total(Field::kv_tokens); tokens && *tokens >= 1 && *tokens <= most_kv_tokens)
+    metrics.kv_tokens = static_cast<std::int64_t>(*tokens);
   return metrics;
 }
 

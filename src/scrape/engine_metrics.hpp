@@ -2,6 +2,7 @@
 // Step: from an engine's Prometheus text to a load sample. Pure; looks at the few series it needs and skips the
 // thousands of others with one search for the line end each.
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -25,6 +26,9 @@ struct EngineMetrics {
   std::optional<double> kv_usage;
   std::optional<HistogramTotals> ttft, tpot;
   std::optional<double> process_start;  ///< Unix seconds
+  /// Tokens that the KV cache holds, 1 to 2^52, added up over the ranks: vLLM's blocks times their size, SGLang's
+  /// max_total_num_tokens.
+  std::optional<std::int64_t> kv_tokens;
 };
 
 /// Reads the families of the given engine under all the names they had: where an old and a new name are both

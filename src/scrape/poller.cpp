@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -43,7 +44,8 @@ struct PolledPod {
 
   SampleBuilder samples;
   double process_start = 0;
-  bool scrape_fails = false;  ///< logged when it changes, not at every scrape
+  std::optional<std::int64_t> kv_tokens;  ///< as last told
+  bool scrape_fails = false;              ///< logged when it changes, not at every scrape
   const char* metrics_path = "/metrics";
   Clock::time_point models_due{};
 
@@ -152,6 +154,11 @@ void Poller::Impl::take_metrics(PolledPod& pod, const Result<net::FetchResponse>
     pod.process_start = *metrics.process_start;
     // First: a restarted engine is a new incarnation, and this sample is then not the old one's.
     if (hooks.process_start) hooks.process_start(pod.id(), pod.process_start);
+    if (pod.removed) return;
+  }
+  if (const auto tokens = metrics.kv_tokens.value_or(0); pod.kv_tokens != tokens) {
+    pod.kv_tokens = tokens;
+    if (hooks.kv_tokens) hooks.kv_tokens(pod.id(), tokens);
     if (pod.removed) return;
   }
   const auto sample = pod.samples.next(metrics);

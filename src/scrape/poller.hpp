@@ -27,6 +27,9 @@ struct PollerHooks {
   std::function<void(PodId, std::vector<std::string>)> models;
   std::function<void(PodId, bool)> reachable;  ///< static pods only; after three failures, after one success
   std::function<void(PodId, double)> process_start;
+  /// At the first page of metrics that was read, and when the number changed; after process_start. Tokens of KV
+  /// cache, 0: not among the metrics.
+  std::function<void(PodId, std::int64_t)> kv_tokens;
   /// For metrics: ok or not, per pod ("ns/name"), at each scrape's end. Ok: 200 with running and waiting in it.
   std::function<void(const model::PodRecord&, bool ok)> scraped;
   std::function<void()> first_round_done;  ///< once, when it becomes true

@@ -20,6 +20,7 @@ void check(const scrape::EngineMetrics& metrics) {
   for (const auto& value : {metrics.running, metrics.waiting, metrics.process_start})
     require(!value || (std::isfinite(*value) && *value >= 0));
   require(!metrics.kv_usage || (*metrics.kv_usage >= 0 && *metrics.kv_usage <= 1));
+  require(!metrics.kv_tokens || (*metrics.kv_tokens >= 1 && *metrics.kv_tokens <= (std::int64_t{1} << 52U)));
   for (const auto& totals : {metrics.ttft, metrics.tpot})
     require(!totals || (std::isfinite(totals->sum_seconds) && std::isfinite(totals->count)));
 }

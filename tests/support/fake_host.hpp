@@ -53,6 +53,10 @@ class FakeHost final : public Host {
   }
   void on_pod_joined(std::function<void(PodId)> hook) override { joined.push_back(std::move(hook)); }
   void on_pod_left(std::function<void(PodId)> hook) override { left.push_back(std::move(hook)); }
+  void on_engine_facts(std::function<void(PodId, const EngineFacts&)> hook) override {
+    facts.push_back(std::move(hook));
+  }
+  void in_background(std::chrono::seconds, std::function<void()> job) override { jobs.push_back(std::move(job)); }
 
   std::shared_ptr<Series> series(std::string_view name) {
     auto& made = all_series[std::string(name)];
@@ -65,6 +69,13 @@ class FakeHost final : public Host {
   void leave(PodId pod) const {
     for (const auto& hook : left) hook(pod);
   }
+  void tell(PodId pod, const EngineFacts& of) const {
+    for (const auto& hook : facts) hook(pod, of);
+  }
+  /// The background jobs once.
+  void run_jobs() const {
+    for (const auto& job : jobs) job();
+  }
   [[nodiscard]] static bool contains(const std::vector<std::string>& lines, std::string_view part) {
     return std::any_of(lines.begin(), lines.end(),
                        [&](const std::string& line) { return line.find(part) != std::string::npos; });
@@ -75,6 +86,8 @@ class FakeHost final : public Host {
   std::map<std::string, std::shared_ptr<Series>> all_series;
   std::map<std::string, std::function<double()>> gauges;
   std::vector<std::function<void(PodId)>> joined, left;
+  std::vector<std::function<void(PodId, const EngineFacts&)>> facts;
+  std::vector<std::function<void()>> jobs;
 };
 
 }  // namespace warmroute::test

@@ -73,6 +73,8 @@ std::string Engine::metrics() const {
     append_gauge(out, "sglang:num_queue_reqs", waiting);
     append_gauge(out, "sglang:token_usage", kv_usage);
     append_gauge(out, "sglang:cache_hit_rate", hit_rate);
+    append_gauge(out, "sglang:max_total_num_tokens",
+                 [this](std::size_t) { return static_cast<double>(options_.cache_blocks * options_.block_tokens); });
     append_counter(out, "sglang:prompt_tokens_total", prompt);
     append_counter(out, "sglang:generation_tokens_total", generated);
     append_histogram(out, "sglang:time_to_first_token_seconds", ttft_, overrides_.ttft);
@@ -86,6 +88,12 @@ std::string Engine::metrics() const {
                    static_cast<double>(counters.query_tokens));
     append_counter(out, old ? "vllm:gpu_prefix_cache_hits_total" : "vllm:prefix_cache_hits_total",
                    static_cast<double>(counters.hit_tokens));
+    out += "# HELP vllm:cache_config_info Set by the mock engine.\n# TYPE vllm:cache_config_info gauge\n";
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      fmt::format_to(std::back_inserter(out),
+                     "vllm:cache_config_info{{block_size=\"{}\",cache_dtype=\"auto\",enable_prefix_caching=\"{}\","
+                     "engine=\"{}\",num_cpu_blocks=\"0\",num_gpu_blocks=\"{}\"}} 1\n",
+                     options_.block_tokens, options_.cache_blocks != 0 ? "True" : "False", rank, options_.cache_blocks);
     append_counter(out, "vllm:prompt_tokens_total", prompt);
     append_counter(out, "vllm:generation_tokens_total", generated);
     append_counter(out, "vllm:request_success_total", static_cast<double>(counters.finished));

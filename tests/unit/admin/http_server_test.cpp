@@ -21,9 +21,11 @@ namespace {
 /// A server on a control thread of its own.
 class Running {
  public:
-  explicit Running(HttpServerLimits limits = {}, HttpServer::Handler handler = echo)
+  explicit Running(HttpServerLimits limits = {}, HttpServer::Handler handler = echo,
+                   HttpServer::PostHandler post = nullptr)
       : work_(io_.get_executor()),
         server_(std::make_unique<HttpServer>(io_, "Test server", std::move(handler), limits)) {
+    if (post) server_->accept_posts(std::move(post), 1000);
     const auto port = server_->listen("127.0.0.1", 0);
     REQUIRE(port.has_value());
     port_ = *port;
@@ -117,6 +119,29 @@ std::string get(std::uint16_t port, const std::string& request) {
 }
 
 }  // namespace
+
+TEST_CASE("admin: POST where it is wanted, with a body that comes in pieces, under its limit") {
+  Running running(
+      {}, [](std::string_view) { return Page(); },
+      [](std::string_view target, std::string_view body) {
+        Page page;
+        page.body = std::string(target) + " has " + std::string(body) + ".";
+        return page;
+      });
+  Client client(running.port());
+  client.send("POST /p?q HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nab");
+  std::this_thread::sleep_for(20ms);
+  client.send("cdefPOST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  CHECK(client.read_until("/p?q has abcdef.").find("200 OK") != std::string::npos);
+  CHECK(client.read_until("/e has .").find("200 OK") != std::string::npos);
+  const std::string large = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n";
+  CHECK(get(running.port(), large).rfind("HTTP/1.1 413 ", 0) == 0);
+  const std::string whole = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
+  CHECK(get(running.port(), whole + std::string(1000, 'y')).find(" has yyyy") != std::string::npos);
+  const std::string chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  CHECK(get(running.port(), chunked).rfind("HTTP/1.1 411 ", 0) == 0);
+  CHECK(get(running.port(), "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").rfind("HTTP/1.1 405 ", 0) == 0);
+}
 
 TEST_CASE("admin: GET, HEAD and keep-alive") {
   Running running;

@@ -247,6 +247,43 @@ TEST_CASE("the engine's process start ends an incarnation", "[store]") {
   }
 }
 
+TEST_CASE("each list of pods has a version of its own", "[store]") {
+  Recorder r;
+  model::ResourceSet set{{}, {server("s", {{"app", "x"}}), server("t", {{"app", "x"}})}, {pod("a", {{"app", "x"}})}};
+  r.store.replace(set);
+  const auto s = r.store.snapshot()->server("default/s")->pods_version;
+  CHECK(s != 0);
+  CHECK(r.store.snapshot()->server("default/t")->pods_version != s);
+  r.store.replace(set);
+  CHECK(r.store.snapshot()->server("default/s")->pods_version == s);
+  set.pods.push_back(pod("b", {{"app", "x"}}));
+  r.store.replace(set);
+  CHECK(r.store.snapshot()->server("default/s")->pods_version > s);
+}
+
+TEST_CASE("an incarnation has a text that another process would find too, once a start is known", "[store]") {
+  model::ResourceSet set{{}, {server("s", {{"app", "x"}})}, {pod("a", {{"app", "x"}})}};
+  const auto text = [&set](double process_start) {
+    Recorder r;
+    r.store.replace(set);
+    const auto id = r.record("default/s")->id();
+    if (process_start > 0) r.store.set_process_start(id, process_start);
+    CHECK(r.store.incarnation({id.slot, id.generation + 1}).empty());
+    return r.store.incarnation(id);
+  };
+  CHECK(text(0).empty());
+  const std::string engine = text(1000.25);
+  CHECK_FALSE(engine.empty());
+  CHECK(text(1000.25) == engine);
+  CHECK(text(1001.25) != engine);
+  set.pods[0].meta.uid = "another";
+  CHECK(text(1000.25) != engine);
+  set.pods[0].container_start = "2026-01-01T00:00:00Z";
+  const std::string container = text(0);
+  CHECK_FALSE(container.empty());
+  CHECK(text(5) == container);
+}
+
 TEST_CASE("a static pod that does not answer leaves, stays a target and returns as a new incarnation", "[store]") {
   Recorder r;
   const model::ResourceSet set{{}, {server("s", {{"app", "x"}})}, {static_pod("a", {{"app", "x"}})}};

@@ -69,6 +69,40 @@ TEST_CASE("each candidate has its own longest match") {
   CHECK(index.entries() == 8);
 }
 
+TEST_CASE("candidates of a known version are named again when a pod came or went, or with another index") {
+  Index index(10), other(10);
+  Candidates candidates;
+  std::vector<Match> found;
+  std::vector<Named> pods{{{0, 1}}, {{1, 1}}};
+  const auto ask = [&](const Index& of, std::uint64_t version) {
+    of.choose<Named>(pods, candidates, version);
+    of.lookup(Blocks{1}, candidates, 5, found);
+    return found.size();
+  };
+  for (const auto& pod : pods) index.add(pod.id);
+  (void)record(index, pods[0].id, {1});
+  CHECK(ask(index, 7) == 1);
+  (void)record(index, pods[1].id, {1});
+  CHECK(ask(index, 7) == 2);
+  CHECK(ask(other, 7) == 0);
+  CHECK(ask(index, 7) == 2);
+  index.forget(pods[0].id);
+  CHECK(ask(index, 7) == 1);
+  while (index.sweep(10)) {
+  }
+  // The number of the pod that left goes to one that is no candidate.
+  index.add({5, 1});
+  (void)record(index, {5, 1}, {1});
+  CHECK(ask(index, 7) == 1);
+  CHECK(found[0].candidate == 1);
+  pods = {{{5, 1}}};
+  CHECK(ask(index, 8) == 1);
+  CHECK(found[0].candidate == 0);
+  CHECK(ask(index, 0) == 1);
+  pods = {{{1, 1}}};
+  CHECK(ask(index, 0) == 1);
+}
+
 TEST_CASE("a list smaller than the prompt keeps its head") {
   Index index(2);
   const PodId pod{0, 1};

@@ -38,15 +38,17 @@ struct Probe : FilterPlugin, ScorePlugin, PostRequest {
     for (std::size_t i = 0; i < pods.size(); ++i)
       if (dropped.count(std::string(pods[i].name)) != 0) keep[i] = false;
   }
-  bool score(const RequestView&, RequestState* state, std::span<const PodView> pods,
+  bool score(const RequestView& request, RequestState* state, std::span<const PodView> pods,
              std::span<std::int64_t> scores) const override {
     ++static_cast<Counting&>(*state).scored;
+    version_seen = request.pods_version;
     for (std::size_t i = 0; i < pods.size() && i < points.size(); ++i) scores[i] = points[i];
     return !points.empty();
   }
   void attempt_done(const RequestView&, RequestState* state, PodId pod, const Outcome&) noexcept override {
     finished.emplace_back(pod, static_cast<Counting&>(*state).scored);
   }
+  mutable std::uint64_t version_seen = 0;
   std::vector<std::int64_t> points;
   std::set<std::string> dropped;
   std::vector<std::pair<PodId, int>> finished;
@@ -199,6 +201,52 @@ TEST_CASE("at --v=4 each plugin's results are one record") {
   CHECK(text.find("] ScorePlugin: probe\nPod: ns/p0, Score: 100\nPod: ns/p2, Score: 7\nI") != std::string::npos);
   // A plugin that has nothing to say lists no pods.
   CHECK(text.substr(text.size() - 21) == "] ScorePlugin: probe\n");
+}
+
+TEST_CASE("the version of the pods reaches scorers only when no filter removed one") {
+  const Pods pods(3);
+  const auto scorer = probe({1});
+  const Pipeline whole({probe({})}, {{scorer, 1}}, nullptr);
+  auto states = whole.new_states();
+  (void)whole.run(RequestView{}, states, pods.views, {}, 42);
+  CHECK(scorer->version_seen == 42);
+  const Pipeline filtered({probe({}, {"ns/p1"})}, {{scorer, 1}}, nullptr);
+  states = filtered.new_states();
+  (void)filtered.run(RequestView{}, states, pods.views, {}, 42);
+  CHECK(scorer->version_seen == 0);
+}
+
+struct Follower : Probe {
+  using Probe::Probe;
+  [[nodiscard]] bool follows_attempts() const noexcept override { return true; }
+  void attempt_started(const RequestView&, RequestState*, PodId pod) noexcept override { started.push_back(pod); }
+  void first_byte(const RequestView&, RequestState*, PodId pod) noexcept override { answered.push_back(pod); }
+  [[nodiscard]] Value explain(const RequestView&, std::span<const PodView> pods) const override {
+    return Value{static_cast<std::int64_t>(pods.size())};
+  }
+  std::vector<PodId> started, answered;
+};
+
+TEST_CASE("only plugins that follow attempts hear of their start and first byte") {
+  const auto follower = std::make_shared<Follower>(std::vector<std::int64_t>{1});
+  const auto other = probe({1});
+  const Pipeline pipeline({}, {{follower, 1}, {other, 1}}, nullptr);
+  auto states = pipeline.new_states();
+  pipeline.attempt_started(RequestView{}, states, PodId{1, 1});
+  pipeline.first_byte(RequestView{}, states, PodId{2, 1});
+  pipeline.attempt_done(RequestView{}, states, PodId{3, 1}, Outcome{});
+  CHECK(follower->started == std::vector<PodId>{{1, 1}});
+  CHECK(follower->answered == std::vector<PodId>{{2, 1}});
+  CHECK(follower->finished.size() == 1);
+  CHECK(other->finished.size() == 1);
+}
+
+TEST_CASE("explanations come from the score plugins that have one") {
+  const Pipeline pipeline({}, {{probe({1}), 1}, {std::make_shared<Follower>(), 1}}, nullptr);
+  const auto said = pipeline.explain(RequestView{}, Pods(3).views);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].first == "probe");
+  CHECK(std::get<std::int64_t>(said[0].second.data) == 3);
 }
 
 }  // namespace

@@ -160,4 +160,22 @@ TEST_CASE("a sample needs running and waiting; latencies keep their last value")
   CHECK(sample->kv_usage == 0.5);
 }
 
+TEST_CASE("the size of the KV cache: vLLM's is in labels, SGLang's a number; ranks add up") {
+  const std::string line =
+      "vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"27000\"} 1.0\n";
+  CHECK(vllm(line).kv_tokens == 432000);
+  CHECK(vllm(line + "vllm:cache_config_info{ num_gpu_blocks=\"10\", block_size=\"32\"} 1.0\n").kv_tokens == 432320);
+  CHECK_FALSE(vllm("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\n").kv_tokens);
+  CHECK_FALSE(vllm("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks_override=\"9\"} 1.0\n").kv_tokens);
+  CHECK_FALSE(vllm("vllm:cache_config_info{x=\",num_gpu_blocks=\\\"9\",block_size=\"16\"} 1.0\n").kv_tokens);
+  CHECK_FALSE(vllm("vllm:cache_config_info{block_size=\"1e300\",num_gpu_blocks=\"9\"} 1.0\n").kv_tokens);
+  CHECK_FALSE(vllm("vllm:cache_config_info 1.0\n").kv_tokens);
+  CHECK_FALSE(vllm(busy).kv_tokens);
+  const auto sglang = parse_engine_metrics(
+      "sglang:max_total_num_tokens{dp_rank=\"0\"} 1000\n"
+      "sglang:max_total_num_tokens{dp_rank=\"1\"} 500.0\n",
+      Engine::sglang);
+  CHECK(sglang.kv_tokens == 1500);
+}
+
 }  // namespace warmroute::scrape

@@ -23,6 +23,7 @@ struct Scene {
   std::map<PodId, std::vector<std::string>> models;
   std::vector<std::pair<PodId, bool>> reachable;
   std::vector<std::pair<PodId, double>> starts;
+  std::vector<std::pair<PodId, std::int64_t>> kv_tokens;
   std::map<PodId, std::pair<int, int>> scraped;  ///< ok, failed
   std::function<void()> at_process_start;
   std::optional<Poller> poller;
@@ -36,6 +37,7 @@ struct Scene {
       starts.emplace_back(pod, seconds);
       if (at_process_start) at_process_start();
     };
+    hooks.kv_tokens = [this](PodId pod, std::int64_t tokens) { kv_tokens.emplace_back(pod, tokens); };
     hooks.scraped = [this](const model::PodRecord& record, bool ok) {
       auto& counts = scraped[record.id()];
       ++(ok ? counts.first : counts.second);
@@ -288,6 +290,24 @@ TEST_CASE("a new start time is reported before the sample, whose pod may be gone
   const auto old = scene.scraped[target.record->id()];
   REQUIRE(scene.until([&] { return scene.scraped[next.record->id()].first >= 4; }));
   CHECK(scene.scraped[target.record->id()] == old);
+}
+
+TEST_CASE("the size of the KV cache is told once, and again when it changed") {
+  Scene scene;
+  std::string extra;
+  ScriptedEngine engine(scene.io, [&](const std::string& path, int number) {
+    if (path != "/metrics") return healthy()(path, number);
+    return Reply{http_answer(200, idle + extra)};
+  });
+  scene.start();
+  const auto target = scene.pod(engine);
+  const PodId id = target.record->id();
+  scene.poller->set_targets({target});
+  REQUIRE(scene.until([&] { return scene.scraped[id].first >= 3; }));
+  CHECK(scene.kv_tokens == std::vector{std::pair(id, std::int64_t{0})});
+  extra = "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"5\"} 1\n";
+  REQUIRE(scene.until([&] { return scene.kv_tokens.size() == 2; }));
+  CHECK(scene.kv_tokens[1].second == 80);
 }
 
 TEST_CASE("no more exchanges at a time than allowed; the others wait their turn") {
