@@ -1,6 +1,6 @@
 # `make run` and `make test` do all set-up by themselves on Debian 12, as root or with sudo.
 SECONDS ?= 60
-SOAK_SECONDS ?= 150
+SOAK_HOURS ?= 2
 JOBS ?= $(shell nproc)
 FUZZ_CI_SECONDS ?= 20
 LOAD ?= all
@@ -16,7 +16,7 @@ help:
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
 	@echo "make bench-index      the prefix index alone"
-	@echo "make soak             two hours of a fleet, in short; bytes in use and resident memory must come back"
+	@echo "make soak             SOAK_HOURS=$(SOAK_HOURS) hours of a fleet, in short; bytes in use and resident memory must come back"
 	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k, sse, routes or pods"
 	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
 	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
@@ -79,7 +79,7 @@ bench-index: deps
 soak: deps
 	@cmake --preset release --log-level=WARNING
 	@cmake --build build/release -j $(JOBS) --target soak_prefix_index
-	@build/release/tests/soak/soak_prefix_index $(SOAK_SECONDS)
+	@build/release/tests/soak/soak_prefix_index $(SOAK_HOURS)
 
 profile: bench-tools
 	@tools/bench/setup.sh profile

@@ -57,6 +57,7 @@ constexpr std::array sglang_series{
     Series{"sglang:time_per_output_token_seconds_sum", Field::tpot_sum, true},
     Series{"sglang:time_per_output_token_seconds_count", Field::tpot_count, true},
     Series{"sglang:max_total_num_tokens", Field::kv_tokens},
+    Series{"sglang:cache_config_info", Field::kv_tokens, true, true},
     Series{"process_start_time_seconds", Field::process_start},
 };
 
@@ -105,13 +106,15 @@ std::optional<double> label_number(std::string_view labels, std::string_view nam
   return std::nullopt;
 }
 
-/// Blocks times tokens of a block, from the labels of vllm:cache_config_info.
+/// Blocks times tokens of a block, from the labels of vLLM's or SGLang's cache_config_info.
 std::optional<double> cache_config_tokens(std::string_view labels) noexcept {
   labels = trim_left(labels);
-  const auto blocks = label_number(labels, "num_gpu_blocks");
-  const auto tokens = label_number(labels, "block_size");
-  if (!blocks || !tokens) return std::nullopt;
-  return *blocks * *tokens;
+  for (const auto& [blocks, size] : {std::pair("num_gpu_blocks", "block_size"), std::pair("num_pages", "page_size")}) {
+    const auto count = label_number(labels, blocks);
+    const auto tokens = label_number(labels, size);
+    if (count && tokens) return *count * *tokens;
+  }
+  return std::nullopt;
 }
 
 /// The value behind the series name (and labels): finite and not negative, else nothing.

@@ -27,7 +27,7 @@ struct EngineMetrics {
   std::optional<HistogramTotals> ttft, tpot;
   std::optional<double> process_start;  ///< Unix seconds
   /// Tokens that the KV cache holds, 1 to 2^52, added up over the ranks: vLLM's blocks times their size, SGLang's
-  /// max_total_num_tokens.
+  /// max_total_num_tokens or pages times their size.
   std::optional<std::int64_t> kv_tokens;
 };
 

@@ -176,6 +176,9 @@ TEST_CASE("the size of the KV cache: vLLM's is in labels, SGLang's a number; ran
       "sglang:max_total_num_tokens{dp_rank=\"1\"} 500.0\n",
       Engine::sglang);
   CHECK(sglang.kv_tokens == 1500);
+  const std::string pages = "sglang:cache_config_info{page_size=\"64\",num_pages=\"20\"} 1\n";
+  CHECK(parse_engine_metrics(pages, Engine::sglang).kv_tokens == 1280);
+  CHECK(parse_engine_metrics(pages + "sglang:max_total_num_tokens 1300\n", Engine::sglang).kv_tokens == 1300);
 }
 
 }  // namespace warmroute::scrape
