@@ -84,7 +84,7 @@ void Index::forget(PodId pod) {
     entry.owner = {};
     dead->number = number;
     dead->list.swap(entry.list);
-    entry.early = {};
+    std::vector<EarlyChain>().swap(entry.early);  // its memory too
   }
   (*slots_[pod.slot / segment_size].load(std::memory_order_relaxed))[pod.slot % segment_size].store(
       0, std::memory_order_release);

@@ -23,7 +23,7 @@ std::size_t Index::restore(PodId pod, std::span<const StoredBlock> blocks) noexc
   Pod& entry = pod_at(number);
   const std::lock_guard lock(entry.mutex);
   if (entry.owner != pod) return 0;
-  entry.early = {};  // what is under way may stand on what is restored: it stays
+  entry.early.clear();  // what is under way may stand on what is restored: it stays
   PodList& list = entry.list;
   std::size_t restored = 0;
   try {
