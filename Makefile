@@ -7,11 +7,12 @@ LOAD ?= all
 # ThreadSanitizer gives up where addresses are randomised by 32 bits; containers may forbid to switch that off.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help deps build all run test test-sanitizers test-asan test-tsan bench bench-tools bench-index soak profile fuzz fmt lint package clean
+.PHONY: help deps build all run test test-cluster test-sanitizers test-asan test-tsan bench bench-tools bench-index soak profile fuzz fmt lint package clean
 
 help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
 	@echo "make test             release build and all tests"
+	@echo "make test-cluster     chart and image; builds helm from source at the first run, which takes minutes"
 	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
@@ -38,7 +39,11 @@ run: build
 
 test: all
 	@tools/test-env.sh
-	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+	@ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE 'cluster|chart'
+
+test-cluster: build
+	@tools/cluster/setup.sh >/dev/null
+	@ctest --test-dir build/release --output-on-failure -L 'cluster|chart'
 
 # One build serves tests and fuzzing. Leaks count; reports stop the process, and the tests look for them.
 test-asan: export ASAN_OPTIONS = detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1
@@ -50,7 +55,7 @@ test-asan: deps
 	@cmake --build build/asan -j $(JOBS)
 	@tools/test-env.sh
 	@tools/fuzz.sh build/asan $(FUZZ_CI_SECONDS)
-	@ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE e2e
+	@ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE 'e2e|cluster|chart'
 
 test-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 test-tsan: export WR_TEST_SLOWNESS = 6
@@ -58,7 +63,7 @@ test-tsan: deps
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build build/tsan -j $(JOBS)
 	@tools/test-env.sh
-	@$(FIXED_ADDRESSES) ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'e2e|fuzz|lint'
+	@$(FIXED_ADDRESSES) ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'e2e|fuzz|lint|cluster|chart'
 
 test-sanitizers:
 	@$(MAKE) --no-print-directory test-asan
