@@ -39,6 +39,15 @@ class FilterPlugin : public virtual Plugin {
                       std::span<bool> keep) const = 0;
 };
 
+/// A filter that removes pods by `in_flight` alone, beside FilterPlugin. The router reserves a slot together with the
+/// pick, so that the limit holds however many requests choose at once, and lets a request wait when every pod that
+/// could serve it is at its limit.
+class InFlightLimit : public virtual Plugin {
+ public:
+  /// Requests that this router may have open to one pod at once; above 0, always the same.
+  [[nodiscard]] virtual std::int64_t max_in_flight() const noexcept = 0;
+};
+
 class ScorePlugin : public virtual Plugin {
  public:
   /// Fills scores[i], 0..100 by convention; they arrive as 0. The pipeline multiplies by the weight and adds

@@ -264,6 +264,22 @@ Page config_dump(const Store& store, std::string_view path) {
   return kind != nullptr ? object_page(store, *kind, parts[1], parts[3]) : not_found();
 }
 
+/// Ours: requests in flight and the breaker, for whoever wonders why a pod gets nothing.
+Page own_page(const Store& store, const model::BreakerPolicy& policy) {
+  std::string items;
+  const auto now = model::Clock::now();
+  for (const auto& [key, line] : pod_lines(*store.snapshot())) {
+    if (!items.empty()) items += ',';
+    const auto& record = *line.entry->record;
+    Object object(items);
+    object.text("name", record.name());
+    object.text("namespace", record.ns());
+    object.number("inFlight", static_cast<double>(record.in_flight()));
+    object.text("breaker", policy.enabled() ? name(record.breaker().state(policy, now)) : "off");
+  }
+  return json_page(200, R"({"pods":[)" + items + "]}");
+}
+
 }  // namespace
 
 Page metrics_page(metrics::Registry& registry, std::string_view target) {
@@ -274,11 +290,12 @@ Page metrics_page(metrics::Registry& registry, std::string_view target) {
   return page;
 }
 
-Page debug_page(const Store& store, std::string_view target) {
+Page debug_page(const Store& store, std::string_view target, const model::BreakerPolicy& breaker) {
   constexpr std::string_view dump = "/debug/config_dump/", pprof = "/debug/pprof";
   const std::string_view path = path_of(target);
   if (path == pprof || path.substr(0, pprof.size() + 1) == "/debug/pprof/")
     return json_page(404, R"({"error":"profiles are not offered by this build; use perf or gdb on the process"})");
+  if (path == "/debug/pods") return own_page(store, breaker);
   if (path.substr(0, dump.size()) != dump) return not_found();
   Page page = config_dump(store, path.substr(dump.size()));
   if (page.status == 404 && page.content_type != json_type && path.back() == '/') {

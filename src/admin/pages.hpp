@@ -14,6 +14,8 @@ namespace warmroute::admin {
 [[nodiscard]] Page metrics_page(metrics::Registry& registry, std::string_view target);
 /// "/debug/config_dump/..." in standalone mode: modelroutes, modelservers, pods; the kinds of later features answer
 /// as empty lists.
-[[nodiscard]] Page debug_page(const model::Store& store, std::string_view target);
+/// /debug/config_dump/..., and /debug/pods: what this process knows of each pod beside its resource.
+[[nodiscard]] Page debug_page(const model::Store& store, std::string_view target,
+                              const model::BreakerPolicy& breaker = {});
 
 }  // namespace warmroute::admin

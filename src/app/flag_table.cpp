@@ -224,6 +224,39 @@ void add_traffic_flags(Table& table) {
   connections.show = [](const Options& options) { return std::to_string(options.max_connections); };
 }
 
+void add_overload_flags(Table& table) {
+  constexpr milliseconds some{10};
+  table.group("Failing pods", Flag::Origin::ours);
+  Flag& failures = table.blank("breaker-failures", "INT",
+                               "Failures in a row that take a pod out; 0: never, the default with --compat=kthena");
+  failures.set = [](Options& options, const std::string& text) {
+    const auto value = parse_int(text, 0, 1000);
+    if (!value) return value.error().detail;
+    options.breaker_failures = static_cast<int>(*value);
+    return std::string();
+  };
+  failures.show = [](const Options& options) { return std::to_string(options.breaker_failures.value_or(5)); };
+  table.at_least("breaker-open", &Options::breaker_open, some,
+                 "How long the first time; doubles each time it fails again");
+  table.at_least("breaker-open-max", &Options::breaker_open_max, some, "How long at most");
+  Flag& probes = table.blank("breaker-probes", "INT", "Requests that try the pod then, at most at once; 1 to 15");
+  probes.set = [](Options& options, const std::string& text) {
+    const auto value = parse_int(text, 1, 15);
+    if (!value) return value.error().detail;
+    options.breaker_probes = static_cast<int>(*value);
+    return std::string();
+  };
+  probes.show = [](const Options& options) { return std::to_string(options.breaker_probes); };
+  table.at_least("breaker-ramp", &Options::breaker_ramp, some, "From a tenth of its requests to all of them");
+
+  table.group("Waiting for a pod (with the plugin max-in-flight)", Flag::Origin::ours);
+  table.at_least("queue-length", &Options::queue_length, 0, "Waiting requests of one ModelServer, else 503; 0: none");
+  table.at_least<std::uint64_t>("queue-bytes", &Options::queue_bytes, 1,
+                                "Bodies of the waiting requests of one ModelServer");
+  table.at_least("queue-timeout", &Options::queue_timeout, milliseconds{1},
+                 "How long a request waits for a pod, then 503");
+}
+
 void add_cluster_flags(Table& table) {
   table.group("Cluster", Flag::Origin::kthena);
   table.add("enable-gateway-api", &Options::enable_gateway_api, "Gateway API listeners").later = true;
@@ -289,6 +322,7 @@ std::vector<Flag> flag_table() {
   add_start_flags(table);
   add_listener_flags(table);
   add_traffic_flags(table);
+  add_overload_flags(table);
   add_cluster_flags(table);
   add_log_flags(table);
   return table.take();

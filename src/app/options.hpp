@@ -61,6 +61,12 @@ struct Options {
   std::uint64_t max_body_bytes = 64ULL << 20U;
   std::uint64_t max_buffered_bytes = 0;  ///< 0: a quarter of the memory
   std::uint64_t max_connections = 0;     ///< 0: derived from the descriptor limit
+  std::optional<int> breaker_failures;   ///< 0: off; absent: 5, or 0 with --compat=kthena
+  std::chrono::milliseconds breaker_open{2000}, breaker_open_max{60000}, breaker_ramp{10000};
+  int breaker_probes = 3;
+  int queue_length = 256;  ///< waiting requests per ModelServer; 0: none
+  std::uint64_t queue_bytes = 64ULL << 20U;
+  std::chrono::milliseconds queue_timeout{30000};
 
   // environment
   std::string pod_namespace = "default";

@@ -11,6 +11,7 @@
 #include "app/machine.hpp"
 #include "base/log.hpp"
 #include "proxy/session.hpp"
+#include "proxy/wait_queue.hpp"
 
 namespace warmroute::app {
 namespace {
@@ -49,6 +50,11 @@ proxy::Settings settings_of(const Options& options, bool compat) {
   settings.max_head_bytes = options.max_head_bytes;
   settings.max_body_bytes = options.max_body_bytes;
   settings.max_buffered_bytes = options.max_buffered_bytes != 0 ? options.max_buffered_bytes : available_memory() / 4;
+  settings.breaker.failures = static_cast<std::uint32_t>(options.breaker_failures.value_or(compat ? 0 : 5));
+  settings.breaker.open = options.breaker_open;
+  settings.breaker.open_max = options.breaker_open_max;
+  settings.breaker.probes = static_cast<std::uint32_t>(options.breaker_probes);
+  settings.breaker.ramp = options.breaker_ramp;
   settings.sample_max_age = std::max<std::chrono::milliseconds>(5 * options.scrape_interval, std::chrono::seconds(5));
   return settings;
 }
@@ -152,6 +158,15 @@ Result<void> Router::start() {
     access_log_ = std::move(*access_log);
     shared_.access_log = access_log_.get();
   }
+  proxy::QueueLimits queue;
+  queue.length = static_cast<std::size_t>(options_.queue_length);
+  queue.bytes = options_.queue_bytes;
+  queue.timeout = options_.queue_timeout;
+  queues_ = std::make_unique<proxy::WaitQueues>(queue, *registry_);
+  shared_.queues = queues_.get();
+  shared_.breaker_changed = [this](const std::shared_ptr<model::PodRecord>& pod, model::Breaker::State to) {
+    boost::asio::post(control_, [this, pod, to] { breaker_changed(*pod, to); });
+  };
   shared_.connect_failed = [this](PodId pod) {
     boost::asio::post(control_, [this, pod] {
       if (poller_) poller_->connect_failed(pod);
@@ -206,14 +221,18 @@ Result<void> Router::open_listeners() {
       !opened)
     return fatal(opened.error().detail);
   model::Store::Hooks hooks;
-  hooks.pod_joined = [this](const model::PodRecord& pod) { host_.pod_joined(pod.id()); };
+  hooks.pod_joined = [this](const model::PodRecord& pod) {
+    host_.pod_joined(pod.id());
+    show_breaker(pod);
+  };
   hooks.pod_left = [this](const model::PodRecord& pod) { forget_pod(pod); };
   hooks.snapshot = [this](const std::shared_ptr<const model::Snapshot>&) { publish(); };
   hooks.targets = [this](const std::vector<model::ScrapeTarget>& targets) { poller_->set_targets(targets); };
   hooks.log_warning = [](std::string_view text) { log::write(log::Level::warning, text); };
   store_ = std::make_unique<model::Store>(std::move(hooks));
-  debug_server_ = std::make_unique<admin::HttpServer>(
-      control_, "Debug server", [this](std::string_view target) { return admin::debug_page(*store_, target); });
+  debug_server_ = std::make_unique<admin::HttpServer>(control_, "Debug server", [this](std::string_view target) {
+    return admin::debug_page(*store_, target, shared_.settings.breaker);
+  });
   debug_server_->accept_posts(
       [this](std::string_view target, std::string_view body) {
         const admin::ExplainContext context{*table_, *pipeline_, shared_.settings.sample_max_age,
@@ -242,6 +261,7 @@ void Router::publish_now() {
   for (auto& context : contexts_)
     boost::asio::post(context->worker.io(), [&context = *context, table = table_, remaining] {
       context.table = table;
+      context.shared.queues->table_changed(context.worker.io());
       if (remaining->fetch_sub(1) != 1) return;
       const auto& now = *table->snapshot();
       std::size_t pods = 0;
@@ -258,6 +278,24 @@ void Router::forget_pod(const model::PodRecord& pod) {
     boost::asio::post(context->worker.io(), [&context = *context, id = pod.id()] { context.pool.forget(id); });
 }
 
+void Router::show_breaker(const model::PodRecord& pod) {
+  const auto& policy = shared_.settings.breaker;
+  if (!policy.enabled()) return;
+  registry_->gauge("warmroute_breaker_state", "0: closed, 1: open, 2: half-open, 3: ramping up", {{"pod", pod.key()}})
+      .set(static_cast<double>(pod.breaker().state(policy, model::Clock::now())));
+}
+
+void Router::breaker_changed(const model::PodRecord& pod, model::Breaker::State to) {
+  if (pod.left()) return;  // its series are gone
+  show_breaker(pod);
+  registry_
+      ->counter("warmroute_breaker_transitions_total", "Changes of a pod's breaker, by the state it went to",
+                {{"pod", pod.key()}, {"to", std::string(name(to))}})
+      .inc();
+  const auto level = to == model::Breaker::State::open ? log::Level::warning : log::Level::info;
+  log::write(level, "breaker of pod " + pod.key() + ": " + std::string(name(to)));
+}
+
 void Router::start_poller() {
   scrape::PollerOptions poll;
   poll.interval = options_.scrape_interval;
@@ -272,6 +310,7 @@ void Router::start_poller() {
   };
   hooks.scraped = [this](const model::PodRecord& pod, bool ok) {
     if (pod.left()) return;  // its series are gone
+    show_breaker(pod);       // a ramp ends without an event
     registry_
         ->gauge("warmroute_pod_metrics_up", "1: the last scrape of the pod's metrics succeeded", {{"pod", pod.key()}})
         .set(ok ? 1 : 0);

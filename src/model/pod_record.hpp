@@ -10,11 +10,24 @@
 #include <string>
 #include <utility>
 
+#include "model/breaker.hpp"
 #include "warmroute/pod_view.hpp"
 
 namespace warmroute::model {
 
 using Clock = std::chrono::steady_clock;
+
+class PodRecord;
+
+/// Whoever lets requests wait for a free slot on a pod.
+class SlotWaiters {
+ public:
+  /// Any thread: the pod has one request less. Does not block for long.
+  virtual void slot_freed(const PodRecord& pod) noexcept = 0;
+
+ protected:
+  ~SlotWaiters() = default;
+};
 
 class PodRecord {
  public:
@@ -37,7 +50,20 @@ class PodRecord {
   /// What TLS verifies and sends as SNI: the host name where there is one, else the address.
   [[nodiscard]] const std::string& host() const noexcept { return host_.empty() ? ip_ : host_; }
 
-  [[nodiscard]] std::int64_t in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
+  /// In one order with wanted(): see InFlightGuard::release().
+  [[nodiscard]] std::int64_t in_flight() const noexcept { return in_flight_.load(std::memory_order_seq_cst); }
+
+  [[nodiscard]] Breaker& breaker() noexcept { return breaker_; }
+  [[nodiscard]] const Breaker& breaker() const noexcept { return breaker_; }
+
+  /// Requests that wait for a slot on this pod (among others).
+  [[nodiscard]] bool wanted() const noexcept { return wanted_.load(std::memory_order_seq_cst) != 0; }
+  /// `waiters` outlives the record, or at least each want() that no unwant() followed, and is always the same object.
+  void want(SlotWaiters& waiters) noexcept {
+    waiters_.store(&waiters, std::memory_order_release);
+    wanted_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  void unwant() noexcept { wanted_.fetch_sub(1, std::memory_order_seq_cst); }
 
   /// True from the moment the pod stopped being routable; nothing may be recorded for it any more.
   [[nodiscard]] bool left() const noexcept { return left_.load(std::memory_order_acquire); }
@@ -55,7 +81,10 @@ class PodRecord {
   const PodId id_;
   const std::string name_, ns_, key_, ip_, host_;
   alignas(64) std::atomic<std::int64_t> in_flight_{0};
+  std::atomic<std::uint32_t> wanted_{0};
   std::atomic<bool> left_{false};
+  Breaker breaker_;
+  std::atomic<SlotWaiters*> waiters_{nullptr};
   // A sequence lock whose fields are atomics themselves, so that the thread sanitizer understands it too.
   alignas(64) mutable std::atomic<std::uint32_t> sequence_{0};
   std::atomic<double> running_{0}, waiting_{0}, kv_usage_{0}, ttft_{0}, tpot_{0};
@@ -69,6 +98,17 @@ class InFlightGuard {
   InFlightGuard() = default;
   explicit InFlightGuard(std::shared_ptr<PodRecord> pod) noexcept : pod_(std::move(pod)) {
     if (pod_) pod_->in_flight_.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Counts only while the pod has fewer than `limit` requests in flight; else the guard is empty.
+  static InFlightGuard take_below(const std::shared_ptr<PodRecord>& pod, std::int64_t limit) noexcept {
+    InFlightGuard guard;
+    auto seen = pod->in_flight_.load(std::memory_order_relaxed);
+    while (seen < limit) {
+      if (!pod->in_flight_.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) continue;
+      guard.pod_ = pod;
+      break;
+    }
+    return guard;
   }
   /// Counts only when the pod still has as many requests in flight as the scheduler saw; else the guard is empty and
   /// the choice has to be made again. Makes choosing and reserving one step between workers.
@@ -88,7 +128,12 @@ class InFlightGuard {
   ~InFlightGuard() { release(); }
 
   void release() noexcept {
-    if (pod_) pod_->in_flight_.fetch_sub(1, std::memory_order_relaxed);
+    if (!pod_) return;
+    // First the slot, then the look for somebody who waits; who waits does it the other way round. So one of them sees
+    // the other, and no slot stays free while a request waits for it.
+    pod_->in_flight_.fetch_sub(1, std::memory_order_seq_cst);
+    if (pod_->wanted())
+      if (auto* const waiters = pod_->waiters_.load(std::memory_order_acquire)) waiters->slot_freed(*pod_);
     pod_.reset();
   }
   [[nodiscard]] const std::shared_ptr<PodRecord>& pod() const noexcept { return pod_; }

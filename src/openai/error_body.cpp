@@ -45,6 +45,8 @@ constexpr std::array rows{
     Row{ErrorKind::all_pods_failed, 503, 503, "proxy", "proxy", false, false},
     Row{ErrorKind::all_pods_timed_out, 504, 504, "proxy", "proxy", false, false},
     Row{ErrorKind::not_supported, 503, 503, "not_supported", "not_supported", false, false},
+    Row{ErrorKind::queue_full, 503, 503, "queue_full", "queue_full", false, false},
+    Row{ErrorKind::queue_timeout, 503, 503, "queue_timeout", "queue_timeout", false, false},
     Row{ErrorKind::overloaded, 503, 503, "overloaded", "overloaded", false, false},
     Row{ErrorKind::draining, 503, 503, "draining", "draining", false, false},
     Row{ErrorKind::internal, 500, 500, "internal_error", "", false, false},

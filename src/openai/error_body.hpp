@@ -33,6 +33,8 @@ enum class ErrorKind : std::uint8_t {
   all_pods_failed,       // 503 "request to all pods failed"
   all_pods_timed_out,    // 504 "request to all pods failed"
   not_supported,         // 503, code not_supported
+  queue_full,            // 503, every pod at its in-flight limit and too many requests wait already
+  queue_timeout,         // 503, waited for a pod until the deadline
   overloaded,            // 503, buffered bytes or connections at their limit
   draining,              // 503
   internal               // 500

@@ -18,11 +18,12 @@ bool worth_another_pod(int status) noexcept { return status == 404 || status == 
 
 }  // namespace
 
-Attempt::Attempt(Exchange& exchange, const route::Match& match, const model::PodEntry& pod, model::InFlightGuard guard,
+Attempt::Attempt(Exchange& exchange, const route::Match& match, const model::PodEntry& pod, Reserved reserved,
                  const Outgoing& outgoing)
     : exchange_(exchange),
       pod_(pod),
-      guard_(std::move(guard)),
+      guard_(std::move(reserved.guard)),
+      pass_(std::move(reserved.pass)),
       gauge_(
           exchange.shared.metrics->active_upstream(match.server_key, match.route_key, exchange.record.upstream_model)),
       outgoing_(outgoing),
@@ -135,6 +136,7 @@ net::Task<Verdict> Attempt::relay() {
     settle(End::client_left);
     co_return Verdict::client_left;
   }
+  blame_pod();
   if (!relay.started()) {
     settle(End::failed_before_first_byte);
     co_return Verdict::next_pod;
@@ -162,18 +164,29 @@ net::Task<Verdict> Attempt::run(KeptAnswer& kept) {
       settle(End::client_left);
       co_return Verdict::client_left;
     }
+    if (error->source == Source::engine) blame_pod();
     log::v(2, "attempt {} on pod {} failed: {}", record.upstream_attempts, pod_.record->key(), error->detail);
     co_return Verdict::next_pod;
   }
-  record.upstream_status = call_.answer.head.status;
-  if (worth_another_pod(call_.answer.head.status)) co_return co_await keep(kept);
+  const int status = call_.answer.head.status;
+  record.upstream_status = status;
+  if (status >= 500) blame_pod();
+  if (status < 400) pass_.head_good();
+  if (worth_another_pod(status)) co_return co_await keep(kept);
   co_return co_await relay();
+}
+
+// The total time-out says nothing about the pod: an answer may have been flowing all the time.
+void Attempt::blame_pod() {
+  if (!call_.out_of_total_time()) pass_.failed();
 }
 
 void Attempt::settle(End end) noexcept {
   if (settled_) return;
   settled_ = true;
   call_.deadline().clear();
+  if (end == End::complete && call_.answer.head.status < 400) pass_.complete();
+  pass_.leave();
   gauge_.release();
   const auto pod = guard_.pod();
   guard_.release();

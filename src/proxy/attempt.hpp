@@ -7,6 +7,7 @@
 #include "proxy/engine_call.hpp"
 #include "proxy/exchange.hpp"
 #include "proxy/outgoing.hpp"
+#include "proxy/pick.hpp"
 #include "proxy/relay.hpp"
 
 namespace warmroute::proxy {
@@ -25,7 +26,7 @@ enum class Verdict : std::uint8_t { done, next_pod, client_left };
 /// Lives in the frame of forward(); guard, gauge and plugins are settled exactly once, by its destructor at the latest.
 class Attempt {
  public:
-  Attempt(Exchange& exchange, const route::Match& match, const model::PodEntry& pod, model::InFlightGuard guard,
+  Attempt(Exchange& exchange, const route::Match& match, const model::PodEntry& pod, Reserved reserved,
           const Outgoing& outgoing);
   ~Attempt() { settle(Outcome::End::failed_before_first_byte); }
   Attempt(const Attempt&) = delete;
@@ -42,12 +43,15 @@ class Attempt {
   net::Task<Verdict> relay();
   net::Task<Relay::Step> pump(Relay& relay);
   void settle(Outcome::End end) noexcept;
+  /// The pod's own failure, as its breaker sees it.
+  void blame_pod();
   void note_relayed_error();
   void note_first_byte();
 
   Exchange& exchange_;
   const model::PodEntry& pod_;
   model::InFlightGuard guard_;
+  BreakerPass pass_;
   metrics::GaugeGuard gauge_;
   const Outgoing& outgoing_;
   EngineCall call_;

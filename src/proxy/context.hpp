@@ -14,6 +14,7 @@
 #include "http/message_parser.hpp"
 #include "metrics/access_log.hpp"
 #include "metrics/request_metrics.hpp"
+#include "model/pod_record.hpp"
 #include "net/server_tls.hpp"
 #include "net/worker.hpp"
 #include "route/table.hpp"
@@ -23,6 +24,7 @@
 namespace warmroute::proxy {
 
 class Session;
+class WaitQueues;
 
 struct Settings {
   bool compat = false;
@@ -34,6 +36,7 @@ struct Settings {
       client_write_timeout{60000}, upstream_idle_timeout{4000};
   std::uint64_t max_head_bytes = 64 * 1024, max_body_bytes = 64ULL << 20U, max_buffered_bytes = 1ULL << 30U;
   std::chrono::milliseconds sample_max_age{5000};  ///< older load samples are unknown (decision 3.15)
+  model::BreakerPolicy breaker;
 };
 
 /// Counters of our own beside the drop-in families.
@@ -57,7 +60,10 @@ struct Shared {
   metrics::Registry* registry = nullptr;       ///< for --expose-metrics-on-router-port
   const net::ServerTls* server_tls = nullptr;  ///< null: clear text
   const net::ClientTls* client_tls = nullptr;
+  WaitQueues* queues = nullptr;
   std::function<void(PodId)> connect_failed;  ///< any thread
+  /// Any thread. May be empty.
+  std::function<void(const std::shared_ptr<model::PodRecord>&, model::Breaker::State)> breaker_changed;
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};             ///< SIGTERM was seen: answers carry Connection: close
   std::atomic<bool> closing{false};              ///< no new connections any more: idle ones are closed
@@ -81,6 +87,7 @@ struct WorkerContext {
     std::vector<std::string_view> out;
     std::vector<iovec> pieces;
     std::vector<PodView> pods;
+    std::vector<std::uint32_t> pod_numbers;  ///< where each stands in the server's list
   } scratch;
 };
 

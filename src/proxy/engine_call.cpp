@@ -52,6 +52,11 @@ std::chrono::milliseconds EngineCall::limited(std::chrono::milliseconds limit) c
   return std::min(limit, std::max(total - spent, std::chrono::milliseconds(0)));
 }
 
+bool EngineCall::out_of_total_time() const {
+  constexpr std::chrono::milliseconds forever = std::chrono::hours(24);
+  return late_ && limited(forever).count() == 0;
+}
+
 Error EngineCall::failure(Errc code, std::string why, bool nothing_came) const {
   const bool stale = reused_ && nothing_came && !late_ && !gone();
   return Error{code, Source::engine, stale ? Retry::fresh_connection : Retry::next_pod, std::move(why)};
@@ -71,6 +76,10 @@ net::Task<std::optional<Error>> EngineCall::connect() {
   auto socket = std::move(connecting_);
   if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
   if (late_) co_return failure(Errc::timeout, "connect timed out", true);
+  // Out of descriptors, ports or memory on this side: the pod has no part in it.
+  if (connect_ec == boost::asio::error::no_descriptors || connect_ec == boost::asio::error::no_buffer_space ||
+      connect_ec == boost::asio::error::no_memory || connect_ec == boost::system::errc::address_not_available)
+    co_return Error{Errc::refused, Source::internal, Retry::next_pod, connect_ec.message()};
   if (connect_ec) {
     if (exchange_.shared.connect_failed) exchange_.shared.connect_failed(pod_.record->id());
     co_return failure(Errc::refused, connect_ec.message(), true);

@@ -46,6 +46,8 @@ class EngineCall {
   /// A limit cut down to what the total time-out leaves.
   [[nodiscard]] std::chrono::milliseconds limited(std::chrono::milliseconds limit) const;
   [[nodiscard]] bool timed_out() const noexcept { return late_; }
+  /// Timed out because the whole request's time was up.
+  [[nodiscard]] bool out_of_total_time() const;
 
   EngineAnswer answer;
 

@@ -46,6 +46,8 @@ struct Exchange {
   std::vector<http::Edit> edits;
   schedule::States states;
   std::shared_ptr<const route::Table> table;
+  /// Of newer tables, where the request waited for a pod meanwhile: the record has views into them.
+  std::vector<std::shared_ptr<const model::ServerEntry>> servers;
 
   // Step 12
   model::RequestRecord record;

@@ -3,16 +3,18 @@
 #include <algorithm>
 
 #include "http/forward_headers.hpp"
+#include "proxy/admit.hpp"
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
 #include "proxy/outgoing.hpp"
-#include "proxy/pick.hpp"
 
 namespace warmroute::proxy {
 namespace {
 
 using openai::ErrorKind;
 using Steady = model::RequestRecord::Steady;
+
+}  // namespace
 
 // The interval before a retry, cut short when the client leaves or the router drains.
 class Pause {
@@ -40,16 +42,14 @@ class Pause {
   bool cancelled_ = false;
 };
 
-/// What has to be ended when the client leaves.
-struct Current {
-  Attempt* attempt = nullptr;
-  Pause* pause = nullptr;
-};
+namespace {
 
 void on_client_left(void* owner) {
   auto& current = *static_cast<Current*>(owner);
-  // One of them at most; wake() may run the request to its end, and `current` with it.
-  if (current.pause != nullptr) {
+  // wake() may run the request to its end, and `current` with it.
+  if (current.place != nullptr) {
+    current.place->interrupt();
+  } else if (current.pause != nullptr) {
     current.pause->cancel();
   } else if (current.attempt != nullptr) {
     current.attempt->wake();
@@ -82,59 +82,79 @@ net::Task<> answer_kept(Exchange& exchange,
   (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
 }
 
+// Another pod for a request whose pod failed: the next candidate, or, while the others are at their in-flight limit,
+// one that becomes free. False: there is none.
+net::Task<bool> next_pod(Exchange& exchange, route::Match& match, Admission& admission, std::span<const PodId> tried,
+                         Current& current,
+                         Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  auto& pick = admission.pick;
+  const bool others = pick.next < pick.decision.count || pick.decision.limited;
+  if (take_next(exchange, *match.server, pick, pick.best)) co_return true;
+  if (!others) co_return false;
+  const auto server = match.server;
+  admission = co_await admit(exchange, match, tried, current);
+  if (admission.pick.decision.count == 0 || exchange.session.client_left()) co_return false;
+  if (match.server != server) outgoing = prepare(exchange, match);
+  co_return true;
+}
+
 }  // namespace
 
 net::Task<> forward(Exchange& exchange,
                     route::Match match) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& record = exchange.record;
-  const auto& server = *match.server;
+  auto& session = exchange.session;
   exchange.states = exchange.shared.pipeline->new_states();
-  Pick chosen = pick(exchange, server);
-  if (chosen.decision.count == 0) {
-    std::string message = "can't schedule to target pod: pods have all been filtered out by \"";
-    message.append(chosen.decision.filtered_by).append("\"");
+  Current current;
+  session.watch_client(&on_client_left, &current);
+  std::vector<PodId> tried;
+  auto admission = co_await admit(exchange, match, tried, current);
+  if (session.client_left()) co_return;
+  if (admission.pick.decision.count == 0) {
+    session.unwatch_client();
     record.model_route = {};
-    co_await answer_error(exchange, ErrorKind::all_filtered, std::move(message));
+    co_await answer_error(exchange, admission.refusal, std::move(admission.message), admission.retry_after_seconds);
     co_return;
   }
-  const Outgoing outgoing = prepare(exchange, match);
+  auto outgoing = prepare(exchange, match);
   record.bound = true;
   record.model_server = match.server_key;
   record.upstream_started = Steady::now();
 
-  std::size_t tries = chosen.decision.count;
-  if (server.spec.retry)
-    tries = std::min<std::size_t>(tries, static_cast<std::size_t>(std::max(server.spec.retry->attempts, 0)) + 1);
+  std::size_t tries = schedule::candidate_limit;
+  const auto& retry = match.server->spec.retry;
+  if (retry) tries = std::min<std::size_t>(tries, static_cast<std::size_t>(std::max(retry->attempts, 0)) + 1);
+  const auto interval = retry ? retry->interval : std::chrono::milliseconds(0);
   KeptAnswer kept;
-  Current current;
   bool only_timeouts = true;
-  exchange.session.watch_client(&on_client_left, &current);
-  for (std::size_t i = 0; i < tries && !exchange.session.client_left(); ++i) {
+  for (std::size_t i = 0; i < tries && !session.client_left(); ++i) {
+    auto& pick = admission.pick;
     if (i > 0) {
-      exchange.shared.counters.retries->inc();
-      if (server.spec.retry && server.spec.retry->interval.count() > 0) {
-        Pause pause(exchange, server.spec.retry->interval);
+      if (interval.count() > 0 && pick.next < pick.decision.count) {
+        Pause pause(exchange, interval);
         current.pause = &pause;
         co_await pause.wait();
         current.pause = nullptr;
-        if (exchange.session.client_left()) break;
+        if (session.client_left()) break;
       }
+      if (!co_await next_pod(exchange, match, admission, tried, current, outgoing)) break;
+      exchange.shared.counters.retries->inc();
     }
-    const auto& pod = server.pods[chosen.decision.candidates[i].index];
-    auto guard = i == 0 ? std::move(chosen.guard) : model::InFlightGuard(pod.record);
+    const auto& pod = match.server->pods[pick.best.index];
+    tried.push_back(pod.record->id());
     record.upstream_attempts = static_cast<int>(i) + 1;
-    Attempt attempt(exchange, match, pod, std::move(guard), outgoing);
+    Attempt attempt(exchange, match, pod, std::move(pick.best), outgoing);
     current.attempt = &attempt;
     const auto verdict = co_await attempt.run(kept);
     current.attempt = nullptr;
     only_timeouts = only_timeouts && attempt.timed_out();
     if (verdict != Verdict::next_pod) {
-      exchange.session.unwatch_client();
+      session.unwatch_client();
       co_return;
     }
   }
-  exchange.session.unwatch_client();
-  if (exchange.session.client_left()) co_return;
+  session.unwatch_client();
+  if (session.client_left()) co_return;
   record.upstream_ended = Steady::now();
   if (kept.usable) {
     co_await answer_kept(exchange, std::move(kept));

@@ -108,8 +108,8 @@ net::Task<> answer(Exchange& exchange,
   (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
 }
 
-net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind,
-                         std::string message) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind, std::string message,
+                         int retry_after_seconds) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const openai::ErrorForm form{exchange.shared.settings.compat,
                                exchange.record.path_label == model::PathLabel::messages};
   const auto reply = openai::render_error(kind, message, form);
@@ -122,6 +122,7 @@ net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind,
   what.content_type = reply.content_type;
   what.body = reply.body;
   what.retry_after_seconds = reply.retry_after_seconds;
+  if (retry_after_seconds > 0 && what.retry_after_seconds > 0) what.retry_after_seconds = retry_after_seconds;
   co_await answer(exchange, what);
 }
 

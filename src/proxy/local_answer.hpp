@@ -22,8 +22,10 @@ net::Task<> answer(Exchange& exchange,
                    LocalAnswer what);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 /// An error of decision 3.1. Fills status and error fields of the record.
-net::Task<> answer_error(Exchange& exchange, openai::ErrorKind kind,
-                         std::string message);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+/// \param retry_after_seconds of 503 and 429; 0: 1 second.
+net::Task<> answer_error(
+    Exchange& exchange, openai::ErrorKind kind, std::string message,
+    int retry_after_seconds = 0);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 /// Before there is a request: the head could not be read.
 net::Task<> answer_refusal(Session& session,

@@ -1,32 +1,97 @@
 #include "proxy/pick.hpp"
 
-namespace warmroute::proxy {
+#include <algorithm>
 
-Pick pick(Exchange& exchange, const model::ServerEntry& server) {
-  auto& pods = exchange.session.context().scratch.pods;
+namespace warmroute::proxy {
+namespace {
+
+// What plugins see of the pods that may serve the request. False: some were left out because of their breaker.
+bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried, bool forced) {
+  auto& scratch = exchange.session.context().scratch;
   const auto now = model::Clock::now();
-  Pick pick;
-  constexpr int tries = 4;
-  for (int i = 0; i < tries; ++i) {
-    pods.clear();
-    for (const auto& entry : server.pods) {
-      PodView view;
-      view.id = entry.record->id();
-      view.name = entry.record->key();
-      view.in_flight = entry.record->in_flight();
-      view.load = entry.record->fresh_sample(now, exchange.shared.settings.sample_max_age);
-      view.loaded_models = *entry.loaded_models;
-      pods.push_back(view);
+  const auto& settings = exchange.shared.settings;
+  const bool breakers = settings.breaker.enabled() && !forced;
+  bool all = true;
+  scratch.pods.clear();
+  scratch.pod_numbers.clear();
+  for (std::uint32_t i = 0; i < server.pods.size(); ++i) {
+    const auto& entry = server.pods[i];
+    const auto& record = *entry.record;
+    if (!tried.empty() && std::find(tried.begin(), tried.end(), record.id()) != tried.end()) continue;
+    if (breakers && !record.breaker().closed() && !record.breaker().admits(settings.breaker, now, base::random64())) {
+      all = false;
+      continue;
     }
-    pick.decision = exchange.shared.pipeline->run(exchange.view(), exchange.states, pods, {}, server.pods_version);
-    if (pick.decision.count == 0) return pick;
-    const auto best = pick.decision.candidates[0].index;
-    // Another worker may have chosen the same pod meanwhile: then the scores are old.
-    pick.guard = i + 1 < tries ? model::InFlightGuard::take_if_unchanged(server.pods[best].record, pods[best].in_flight)
-                               : model::InFlightGuard(server.pods[best].record);
-    if (pick.guard.pod()) return pick;
+    PodView view;
+    view.id = record.id();
+    view.name = record.key();
+    view.in_flight = record.in_flight();
+    view.load = record.fresh_sample(now, settings.sample_max_age);
+    view.loaded_models = *entry.loaded_models;
+    scratch.pods.push_back(view);
+    scratch.pod_numbers.push_back(i);
   }
+  return all;
+}
+
+}  // namespace
+
+Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried) {
+  const auto& pipeline = *exchange.shared.pipeline;
+  auto& scratch = exchange.session.context().scratch;
+  const auto limit = pipeline.in_flight_limit();
+  Pick pick;
+  constexpr int tries_unchanged = 3, tries = 16;
+  for (int i = 0; i < tries; ++i) {
+    const bool all = list_pods(exchange, server, tried, pick.forced);
+    const bool whole = scratch.pods.size() == server.pods.size();
+    pick.decision = scratch.pods.empty() ? schedule::Decision()
+                                         : pipeline.run(exchange.view(), exchange.states, scratch.pods, {},
+                                                        whole ? server.pods_version : 0);
+    auto& decision = pick.decision;
+    if (decision.count == 0) {
+      // Pods that are only busy are worth waiting for; else a failing pod is better than none.
+      if (all || decision.limited) return pick;
+      pick.forced = true;
+      continue;
+    }
+    const auto seen = scratch.pods[decision.candidates[0].index].in_flight;
+    if (!whole)
+      for (std::size_t c = 0; c < decision.count; ++c)
+        decision.candidates[c].index = scratch.pod_numbers[decision.candidates[c].index];
+    auto& best = pick.best;
+    best.index = decision.candidates[0].index;
+    const auto& record = server.pods[best.index].record;
+    // Another worker may have chosen the same pod meanwhile: then the scores are old.
+    best.guard = i < tries_unchanged ? model::InFlightGuard::take_if_unchanged(record, seen)
+                                     : model::InFlightGuard::take_below(record, limit);
+    if (!best.guard.pod()) continue;
+    if (auto pass = BreakerPass::enter(exchange.shared, record, pick.forced)) {
+      best.pass = std::move(*pass);
+      pick.next = 1;
+      return pick;
+    }
+    best.guard.release();
+  }
+  // Many others were quicker each time.
+  pick.decision = {};
+  pick.decision.limited = limit != schedule::Pipeline::no_limit;
   return pick;
+}
+
+bool take_next(Exchange& exchange, const model::ServerEntry& server, Pick& pick, Reserved& reserved) {
+  while (pick.next < pick.decision.count) {
+    reserved.index = pick.decision.candidates[pick.next++].index;
+    const auto& record = server.pods[reserved.index].record;
+    auto guard = model::InFlightGuard::take_below(record, exchange.shared.pipeline->in_flight_limit());
+    if (!guard.pod()) continue;
+    auto pass = BreakerPass::enter(exchange.shared, record, pick.forced);
+    if (!pass) continue;
+    reserved.guard = std::move(guard);
+    reserved.pass = std::move(*pass);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace warmroute::proxy

@@ -1,18 +1,35 @@
 #pragma once
-// Step 8: the pods of one ModelServer, scheduled for one request.
+// Step 8: the pods of one ModelServer, scheduled for one request, and the best of them reserved. Next step:
+// proxy/attempt.cpp.
+
+#include <span>
 
 #include "model/pod_record.hpp"
+#include "proxy/breaker_pass.hpp"
 #include "proxy/exchange.hpp"
 
 namespace warmroute::proxy {
 
-/// The candidates of one request, best first, and the guard of the best.
-struct Pick {
-  schedule::Decision decision;  ///< indices into server.pods; count 0: all were filtered out
+/// One pod with all that is taken for the request when it is chosen.
+struct Reserved {
+  std::uint32_t index = 0;  ///< into server.pods
   model::InFlightGuard guard;
+  BreakerPass pass;
 };
 
-/// Runs the pipeline; once more when another worker took the same pod meanwhile. `server` has pods.
-[[nodiscard]] Pick pick(Exchange& exchange, const model::ServerEntry& server);
+/// The candidates of one request, best first, and the reservation of the first of them.
+struct Pick {
+  schedule::Decision decision;  ///< indices into server.pods; count 0: all were filtered out
+  std::size_t next = 0;         ///< the candidate after the one that was reserved last
+  bool forced = false;          ///< no breaker admits requests: they are tried all the same
+  Reserved best;
+};
+
+/// Runs the pipeline over the pods whose breaker admits requests (over all when none does) and that are not among
+/// `tried`; once more when another worker took the same pod meanwhile. `server` has pods.
+[[nodiscard]] Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried = {});
+
+/// Reserves the next candidate that is not at its limit and whose breaker admits it. False: there is none.
+[[nodiscard]] bool take_next(Exchange& exchange, const model::ServerEntry& server, Pick& pick, Reserved& reserved);
 
 }  // namespace warmroute::proxy

@@ -81,9 +81,9 @@ struct Pipeline::Scratch {
     return {keep.get(), pods.size()};
   }
 
-  /// Drops the pods whose flag is cleared; order stays.
-  void compact(std::span<const bool> flags) {
-    if (std::find(flags.begin(), flags.end(), false) == flags.end()) return;
+  /// Drops the pods whose flag is cleared; order stays. False: none was.
+  bool compact(std::span<const bool> flags) {
+    if (std::find(flags.begin(), flags.end(), false) == flags.end()) return false;
     if (pods.data() != kept.data()) kept.assign(pods.begin(), pods.end());
     std::size_t out = 0;
     for (std::size_t i = 0; i < flags.size(); ++i) {
@@ -92,6 +92,7 @@ struct Pipeline::Scratch {
       origin[out++] = origin[i];
     }
     pods = std::span<const PodView>(kept.data(), out);
+    return true;
   }
 };
 
@@ -119,15 +120,17 @@ Pipeline::Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const st
   for (const auto& plugin : filters) {
     auto* role = dynamic_cast<FilterPlugin*>(plugin.get());
     if (role == nullptr) throw std::logic_error("not a filter plugin");
-    filters_.push_back({role, add(plugin), 1});
+    const auto* limit = dynamic_cast<InFlightLimit*>(plugin.get());
+    if (limit != nullptr) in_flight_limit_ = std::min(in_flight_limit_, limit->max_in_flight());
+    filters_.push_back({role, add(plugin), 1, limit != nullptr});
   }
   for (const auto& [plugin, weight] : scorers) {
     auto* role = dynamic_cast<ScorePlugin*>(plugin.get());
     if (role == nullptr) throw std::logic_error("not a score plugin");
-    scorers_.push_back({role, add(plugin), weight});
+    scorers_.push_back({role, add(plugin), weight, false});
   }
   for (std::size_t i = 0; i < plugins_.size(); ++i)
-    if (auto* role = dynamic_cast<PostRequest*>(plugins_[i].get())) hooks_.push_back({role, i, 1});
+    if (auto* role = dynamic_cast<PostRequest*>(plugins_[i].get())) hooks_.push_back({role, i, 1, false});
   for (const auto& slot : hooks_)
     if (slot.plugin->follows_attempts()) followers_.push_back(slot);
 }
@@ -153,7 +156,7 @@ bool Pipeline::filter(const RequestView& request, States& states, Scratch& scrat
     slot.plugin->filter(request, states[slot.state].get(), scratch.pods, keep);
     watch.lap(slot.plugin->name(), Timing::Role::filter);
     if (log::verbose(4)) log_filter(slot.plugin->name(), scratch.pods, keep);
-    scratch.compact(keep);
+    if (scratch.compact(keep) && slot.limits) decision.limited = true;
     if (scratch.pods.empty()) {
       decision.filtered_by = slot.plugin->name();
       return false;

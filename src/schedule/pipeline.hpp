@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@ struct Decision {
   std::array<Candidate, candidate_limit> candidates{};
   std::size_t count = 0;         ///< 0: every pod was filtered out (or none was given, or eligible)
   std::string_view filtered_by;  ///< the filter that removed the last pod
+  bool limited = false;          ///< an InFlightLimit removed a pod: it may be free later
 };
 
 /// One RequestState per plugin; owned by the request.
@@ -60,6 +62,9 @@ class Pipeline {
   [[nodiscard]] Value::Map explain(const RequestView& request, std::span<const PodView> pods) const;
   [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept;
   [[nodiscard]] bool has_scorers() const noexcept;
+  /// The lowest of all InFlightLimits; no_limit where there is none.
+  [[nodiscard]] std::int64_t in_flight_limit() const noexcept { return in_flight_limit_; }
+  static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
  private:
   struct Scratch;
@@ -69,6 +74,7 @@ class Pipeline {
     Role* plugin = nullptr;
     std::size_t state = 0;
     std::int64_t weight = 1;
+    bool limits = false;  ///< an InFlightLimit
   };
 
   std::size_t add(const std::shared_ptr<Plugin>& plugin);
@@ -81,6 +87,7 @@ class Pipeline {
   std::vector<Slot<PostRequest>> hooks_;
   std::vector<Slot<PostRequest>> followers_;  ///< those of hooks_ that follow attempts
   Timing* timing_ = nullptr;
+  std::int64_t in_flight_limit_ = no_limit;
 };
 
 }  // namespace warmroute::schedule

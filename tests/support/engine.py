@@ -1,7 +1,7 @@
 """An engine that says exactly what a script tells it, over raw sockets, and records what it was sent.
 
 A script is a list of steps for one request: {"send": text}, {"send_b64": base64}, {"send_repeat": text, "count": n},
-{"wait_ms": n}, {"close": True} (FIN), {"reset": True} (RST), {"hang": True} (say nothing until the peer closes).
+{"wait_ms": n}, {"call": f} (with the SeenRequest), {"close": True} (FIN), {"reset": True} (RST), {"hang": True} (say nothing until the peer closes).
 Without close or reset the connection stays open for the next request. `answers` holds one script per request; the
 last one is repeated. GET /metrics, /v1/models and /health without a body are the router's own and are answered aside.
 """
@@ -346,6 +346,8 @@ class Engine:
                 elif "wait_for" in step:  # a threading.Event of the test
                     while not step["wait_for"].is_set():
                         self._wait(sock, seen, 0.02)
+                elif "call" in step:
+                    step["call"](seen)
                 elif "close" in step:
                     return False
                 elif "reset" in step:

@@ -1,0 +1,107 @@
+#include "proxy/admit.hpp"
+
+#include <algorithm>
+
+namespace warmroute::proxy {
+namespace {
+
+using openai::ErrorKind;
+
+/// The first in line looks again so often: engine queues may have drained, breakers may admit probes.
+constexpr std::chrono::seconds look_again{1};
+
+void refuse_filtered(Admission& admission) {
+  admission.refusal = ErrorKind::all_filtered;
+  admission.message = "can't schedule to target pod: pods have all been filtered out by \"";
+  admission.message.append(admission.pick.decision.filtered_by).append("\"");
+}
+
+void refuse_busy(Exchange& exchange, const route::Match& match, Admission& admission, ErrorKind kind, const char* why) {
+  admission.refusal = kind;
+  admission.message = "every pod of " + match.server->key + " is at its in-flight limit, and " + why;
+  admission.retry_after_seconds = exchange.shared.queues->retry_after_seconds(*match.server);
+}
+
+// The table may have changed while the request waited. False: its server is gone, or has no pods any more.
+bool follow_table(Exchange& exchange, route::Match& match, WaitQueues::Place& place) {
+  const auto& table = exchange.session.context().table;
+  auto server = table->snapshot()->server(match.server->key);
+  if (server == match.server) return true;
+  if (!server || server->pods.empty()) return false;
+  exchange.servers.push_back(server);  // the record's views follow the server that is used last
+  match.server = server;
+  place.move_to(std::move(server));
+  return true;
+}
+
+net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId> tried, WaitQueues::Place& place,
+                 Admission& admission) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  auto& queues = *exchange.shared.queues;
+  auto until = net::Clock::now() + queues.limits().timeout;
+  if (const auto total = exchange.shared.settings.total_timeout; total.count() > 0)
+    until = std::min(until, exchange.record.started + total);
+  for (;;) {
+    if (exchange.session.client_left()) {
+      queues.count_rejected(*match.server, "client_left");
+      co_return;
+    }
+    const bool look = place.arm();
+    if (!follow_table(exchange, match, place)) {
+      queues.count_rejected(*match.server, "no_pods");
+      admission.refusal = ErrorKind::no_pods;
+      admission.message = "no available pods for model server: " + match.server->key;
+      co_return;
+    }
+    if (look) {
+      admission.pick = pick(exchange, *match.server, tried);
+      if (admission.pick.decision.count > 0) {
+        place.served();
+        co_return;
+      }
+      place.pass_on();
+      if (!admission.pick.decision.limited) {
+        queues.count_rejected(*match.server, "filtered");
+        refuse_filtered(admission);
+        co_return;
+      }
+    }
+    const auto now = net::Clock::now();
+    if (now >= until) {
+      queues.count_rejected(*match.server, "timeout");
+      refuse_busy(exchange, match, admission, ErrorKind::queue_timeout, "none became free in time");
+      co_return;
+    }
+    co_await place.sleep(std::min(until, now + look_again));
+  }
+}
+
+}  // namespace
+
+net::Task<Admission> admit(Exchange& exchange, route::Match& match, std::span<const PodId> tried,
+                           Current& current) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  Admission admission;
+  const bool limited = exchange.shared.pipeline->in_flight_limit() != schedule::Pipeline::no_limit;
+  auto& queues = *exchange.shared.queues;
+  if (!limited || !queues.crowded(*match.server)) {
+    admission.pick = pick(exchange, *match.server, tried);
+    if (admission.pick.decision.count > 0) co_return admission;
+    if (!admission.pick.decision.limited) {
+      refuse_filtered(admission);
+      co_return admission;
+    }
+  }
+  auto refusal = WaitQueues::Refusal::none;
+  const auto bytes = exchange.body.size() + exchange.decoded.size();
+  auto place = queues.join(match.server, bytes, exchange.session.context().worker.io(), refusal);
+  if (!place) {
+    refuse_busy(exchange, match, admission, ErrorKind::queue_full,
+                refusal == WaitQueues::Refusal::full ? "too many requests wait" : "too many bytes wait");
+    co_return admission;
+  }
+  current.place = &place;
+  co_await wait(exchange, match, tried, place, admission);
+  current.place = nullptr;
+  co_return admission;
+}
+
+}  // namespace warmroute::proxy
