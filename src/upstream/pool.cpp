@@ -27,12 +27,17 @@ Pool::~Pool() { clear(); }
 
 std::unique_ptr<net::Connection> Pool::take(const EngineKey& key) {
   const auto found = by_engine_.find(key);
-  if (found == by_engine_.end() || found->second.empty()) return nullptr;
-  auto connection = std::move(found->second.front()->connection);
-  found->second.pop_front();
-  --idle_count_;
-  connection->unwatch();
-  return connection;
+  if (found == by_engine_.end()) return nullptr;
+  while (!found->second.empty()) {
+    auto connection = std::move(found->second.front()->connection);
+    found->second.pop_front();
+    --idle_count_;
+    connection->unwatch();
+    // What arrived since the loop last looked is not reported yet. It would be taken for the answer to this request,
+    // and may be somebody else's.
+    if (connection->peek().status == net::Io::would_block) return connection;
+  }
+  return nullptr;
 }
 
 void Pool::give(const EngineKey& key, std::unique_ptr<net::Connection> connection) {

@@ -25,7 +25,7 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Null when there is none.
+  /// Null when there is none that is clean.
   [[nodiscard]] std::unique_ptr<net::Connection> take(const EngineKey& key);
   /// The response was read to its exact end and the engine keeps the connection open.
   void give(const EngineKey& key, std::unique_ptr<net::Connection> connection);

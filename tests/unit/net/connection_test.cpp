@@ -163,3 +163,25 @@ TEST_CASE("the pool gives the newest, drops what the engine closed and what a po
     deadlines.stop();
   });
 }
+
+TEST_CASE("the pool gives no connection away on which something came that the loop has not reported yet",
+          "[upstream][pool]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    net::DeadlineSet deadlines(io);
+    upstream::Pool pool(deadlines, 10s);
+    const upstream::EngineKey key{PodId{1, 1}, 8000};
+    Pair clean(io), poisoned(io), closed(io);
+    pool.give(key, std::move(clean.here));
+    pool.give(key, std::move(poisoned.here));
+    pool.give(key, std::move(closed.here));
+    // No turn of the loop between these and take().
+    poisoned.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad");
+    closed.there->close();
+    CHECK(pool.idle() == 3);
+    CHECK(pool.take(key) != nullptr);
+    CHECK(pool.idle() == 0);
+    CHECK(pool.take(key) == nullptr);
+    deadlines.stop();
+    co_return;
+  });
+}
