@@ -3,11 +3,14 @@ SECONDS ?= 60
 SOAK_HOURS ?= 2
 JOBS ?= $(shell nproc)
 FUZZ_CI_SECONDS ?= 20
+REQUESTS ?= 100000
+SEED ?= 1
+PRESET ?= release
 LOAD ?= all
 # ThreadSanitizer gives up where addresses are randomised by 32 bits; containers may forbid to switch that off.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help deps build all run test test-cluster test-sanitizers test-asan test-tsan bench bench-tools bench-index soak profile fuzz fmt lint package clean
+.PHONY: help deps build all run chaos test test-cluster test-sanitizers test-asan test-tsan bench bench-tools bench-index soak profile fuzz fmt lint package clean
 
 help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
@@ -19,6 +22,7 @@ help:
 	@echo "make bench-index      the prefix index alone"
 	@echo "make soak             SOAK_HOURS=$(SOAK_HOURS) hours of a fleet, in short; bytes in use and resident memory must come back"
 	@echo "make profile          top functions and system calls per request and event; LOAD=chat, chat100k, sse, routes or pods"
+	@echo "make chaos            REQUESTS=$(REQUESTS) requests amid random faults, SEED=$(SEED); PRESET=asan or tsan: that build"
 	@echo "make fuzz             every fuzz target for SECONDS=$(SECONDS) seconds"
 	@echo "make fmt | lint       clang-format; layers, bans, format and clang-tidy on changed files"
 	@echo "make package          a .deb in build/release"
@@ -89,6 +93,17 @@ soak: deps
 profile: bench-tools
 	@tools/bench/setup.sh profile
 	@/usr/bin/python3 -B tools/bench/profile.py --load $(LOAD)
+
+# WR_TEST_SLOWNESS stretches the time-outs: sanitizers slow the router down.
+chaos: export ASAN_OPTIONS = detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1
+chaos: export UBSAN_OPTIONS = print_stacktrace=1:halt_on_error=1
+chaos: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
+chaos: export WR_TEST_SLOWNESS ?= $(if $(filter tsan,$(PRESET)),6,$(if $(filter asan,$(PRESET)),3,1))
+chaos: deps
+	@cmake --preset $(PRESET) --log-level=WARNING
+	@cmake --build build/$(PRESET) -j $(JOBS) --target warmroute
+	@WR_BIN=$(CURDIR)/build/$(PRESET)/warmroute $(if $(filter tsan,$(PRESET)),$(FIXED_ADDRESSES)) \
+	  /usr/bin/python3 -B tests/chaos/chaos.py --requests $(REQUESTS) --seed $(SEED)
 
 fuzz: deps
 	@cmake --preset fuzz --log-level=WARNING
