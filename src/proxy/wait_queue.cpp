@@ -33,8 +33,9 @@ struct WaitQueues::Waiter {
   std::list<std::shared_ptr<Waiter>>::iterator place;
   std::uint64_t bytes = 0;
   Clock::time_point joined;
-  bool woken = false;  ///< since the last arm()
-  bool chain = false;  ///< woken because there may be more than one slot: who takes one wakes the next
+  bool woken = false;   ///< since the last arm(): it is its turn to look for a slot
+  bool nudged = false;  ///< since the last arm(): the table changed, which is no turn
+  bool chain = false;   ///< woken because there may be more than one slot: who takes one wakes the next
 };
 
 struct WaitQueues::Line {
@@ -130,6 +131,10 @@ int WaitQueues::retry_after_seconds(const model::ServerEntry& server) {
 void WaitQueues::wake(Waiter& waiter, bool chain) {
   waiter.woken = true;
   waiter.chain = waiter.chain || chain;
+  resume(waiter);
+}
+
+void WaitQueues::resume(Waiter& waiter) {
   boost::asio::post(waiter.io, [held = *waiter.place] { held->timer.cancel(); });
 }
 
@@ -169,7 +174,11 @@ void WaitQueues::table_changed(net::io_context& io) {
   const std::lock_guard lock(mutex_);
   for (auto& [key, line] : lines_)
     for (const auto& waiter : line->waiters)
-      if (&waiter->io == &io) wake(*waiter, true);
+      if (&waiter->io == &io) {
+        waiter->nudged = true;
+        waiter->chain = true;  // new pods may have room for several
+        resume(*waiter);
+      }
 }
 
 void WaitQueues::remove(Waiter& waiter) noexcept {
@@ -182,6 +191,7 @@ void WaitQueues::remove(Waiter& waiter) noexcept {
 
 bool WaitQueues::Place::arm() {
   const std::lock_guard lock(queues_->mutex_);
+  waiter_->nudged = false;
   const bool called = std::exchange(waiter_->woken, false);
   return called || waiter_->place == waiter_->line->waiters.begin();
 }
@@ -195,7 +205,7 @@ net::Task<> WaitQueues::Place::sleep(Clock::time_point until) {
   const auto waiter = waiter_;
   {
     const std::lock_guard lock(queues_->mutex_);
-    if (waiter->woken) co_return;
+    if (waiter->woken || waiter->nudged) co_return;
   }
   waiter->timer.expires_at(until);
   auto [ec] = co_await waiter->timer.async_wait(net::as_result);

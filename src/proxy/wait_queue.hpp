@@ -89,6 +89,7 @@ class WaitQueues final : public model::SlotWaiters {
  private:
   Line& line_of(const std::string& key);
   void wake(Waiter& waiter, bool chain);
+  void resume(Waiter& waiter);
   void wake_next(Line& line, std::list<std::shared_ptr<Waiter>>::iterator from, bool chain);
   void remove(Waiter& waiter) noexcept;
 

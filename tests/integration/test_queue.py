@@ -248,7 +248,9 @@ def test_pods_that_come_serve_those_who_wait_and_pods_that_vanish_end_it(stack):
     made.engine.answers = [HELD]
     held = start(made, "held")
     made.engine.wait_requests(1)
-    waits = [start(made, "w1"), start(made, "w2")]
+    waits = [start(made, "w1")]
+    wait_waiting(made, 1)
+    waits.append(start(made, "w2"))
     wait_waiting(made, 2)
     go = threading.Event()
     from support.engine import Engine  # pylint: disable=import-outside-toplevel
