@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 #include <string>
 
@@ -17,11 +18,11 @@
 namespace warmroute::plugins {
 namespace {
 
-// Removal: steps are short enough for a worker, the hook on the control thread does a whole pod of usual size.
+// Removal of pods that left: a thread of its own does it, in steps between which it yields its locks; workers help.
+constexpr std::chrono::seconds sweep_period{1};
+constexpr std::size_t background_sweep = 1000;
 constexpr std::size_t worker_sweep = 64;
 constexpr std::size_t worker_drop = 1024;
-constexpr std::size_t control_sweep_step = 2000;
-constexpr std::size_t control_sweep_steps = 50;
 /// A report without a hit says something only where engines would have cached: some blocks of 16 tokens.
 constexpr double least_believed_bytes = 256;
 
@@ -84,8 +85,8 @@ struct Core {
   std::uint64_t seed = 0;
 
   void sweep() noexcept {
-    for (std::size_t step = 0; step < control_sweep_steps && index.needs_sweep(); ++step)
-      if (!index.sweep(control_sweep_step)) return;
+    while (index.sweep(background_sweep)) {
+    }
   }
 };
 
@@ -96,10 +97,9 @@ class PrefixCache final : public ScorePlugin, public PostRequest {
     if (!settings_.snapshot.empty()) core_->snapshots = std::make_unique<SnapshotKeeper>(settings_, host);
     core_->seed = core_->snapshots ? core_->snapshots->seed().value_or(host.hash_seed()) : host.hash_seed();
     watch_pods(host);
-    host.gauge("prefix_cache_entries", "Block entries stored for all pods.", [core = core_] {
-      core->sweep();
-      return static_cast<double>(core->index.entries());
-    });
+    host.gauge("prefix_cache_entries", "Block entries stored for all pods.",
+               [core = core_] { return static_cast<double>(core->index.entries()); });
+    host.in_background(sweep_period, [core = core_] { core->sweep(); });
     host.gauge("warmroute_prefix_cache_bytes", "Memory of the prefix index.",
                [core = core_] { return static_cast<double>(core->index.bytes()); });
     if (!core_->snapshots) return;
@@ -166,7 +166,6 @@ void PrefixCache::watch_pods(Host& host) {
     if (core->snapshots) core->snapshots->pod_left(pod);
     if (book) core->book.leave(pod);
     core->index.forget(pod);
-    core->sweep();
   });
   if (!settings_.auto_capacity && !core_->snapshots) return;
   host.on_engine_facts([core = core_, &host](PodId pod, const EngineFacts& facts) {

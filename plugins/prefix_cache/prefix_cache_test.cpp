@@ -191,6 +191,25 @@ TEST_CASE("prefix-cache: an incarnation that left is forgotten and not written b
   CHECK(fleet.scores(request) == Scores{100, 0});
 }
 
+TEST_CASE("prefix-cache: a pod of 50,000 entries leaves at once, its memory comes back in the background") {
+  Fleet fleet(2, "{blockSizeToHash: 4, maxBlocksToMatch: 50000}");
+  const auto bytes = [&fleet] { return fleet.host.gauges.at("warmroute_prefix_cache_bytes")(); };
+  const double empty = bytes();
+  const std::string prompt = text(200000);
+  fleet.serve(ask(prompt), fleet.pods[0].id);
+  CHECK(fleet.entries() == 50000);
+  const double full = bytes();
+  CHECK(full - empty > 50000 * 30);
+  fleet.host.leave(fleet.pods[0].id);  // on the control thread: nothing is removed yet
+  CHECK(fleet.entries() == 0);
+  CHECK(fleet.scores(ask(prompt)) == Scores{0, 0});
+  CHECK(full - bytes() < 64);
+  fleet.serve(ask("x"), fleet.pods[1].id);  // on a worker: a few dozen entries
+  CHECK(full - bytes() < 64 * 64);
+  fleet.host.run_jobs();
+  CHECK(bytes() - empty < 64 * 1024);
+}
+
 TEST_CASE("prefix-cache: arguments fall back as the seed says") {
   const std::string line = "Failed to unmarshal PrefixCacheArgs, using default values";
   for (const auto* args : {"{blockSizeToHash: '32', topKMatches: 1}", "{blockSizeToHash: 32.5}", "[1]", "text"}) {

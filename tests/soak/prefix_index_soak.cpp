@@ -79,6 +79,7 @@ class Soak {
 
  private:
   void live(double hours, unsigned seed) {
+    host_.start_background();
     for (std::uint32_t slot = 0; slot < pod_slots; ++slot) join(slot);
     std::atomic<bool> stop{false};
     std::vector<std::thread> workers;
@@ -96,7 +97,8 @@ class Soak {
     peak_ = std::max(peak_, bytes_in_use());
     for (std::uint32_t slot = 0; slot < pod_slots; ++slot) leave(slot);
     changes_ += changes;
-    (void)registry_->serialize();  // the gauge sweeps what is left
+    (void)registry_->serialize();  // as an operator's scrape would
+    host_.stop_background();       // sweeps what is left
   }
 
   // Pods change on this (the control) thread; workers see a list of their own, a little late, as in the router.
