@@ -30,13 +30,13 @@ class Run:
 
     def __init__(self, quick, names, cpus):
         self.here, self.cpus = names, cpus
-        self.rounds = 2 if quick else 5
-        self.growth_rounds = 1 if quick else 5
-        self.seconds = 0.7 if quick else 3.0
+        self.rounds = 3 if quick else 5
+        self.other_rounds = 1 if quick else 5  # of what takes longer, and of the growth rows
+        self.seconds = 0.4 if quick else 3.0
         self.warm = 0.2 if quick else 1.0
         self.latency_seconds = 1.0 if quick else 5.0
         self.mixed_seconds = 2.0 if quick else 10.0
-        self.streams = 2000 if quick else 10_000
+        self.streams = 1000 if quick else 10_000
         self.rows, self.failures = [], []
 
     def row(self, row):
@@ -90,21 +90,30 @@ def measure(run, stack, groups):
 
 
 def report(run, where, missing):
+    """The tables and what is to be said about them, as Markdown."""
+    lines = [f"{where['processors']} × {where['model']}, Linux {where['kernel']}, random memory read "
+             f"{where['memory_latency_ns']:.0f} ns, {run.rounds} rounds; median (lowest–highest).", ""]
     peers = [row for row in run.rows if "nginx" in row.samples or row.key in ("start_to_ready",)]
     grown = [row for row in run.rows if row.key.startswith("growth")]
     rest = [row for row in run.rows if row not in peers and row not in grown]
-    print(f"{where['processors']} × {where['model']}, Linux {where['kernel']}, random memory read "
-          f"{where['memory_latency_ns']:.0f} ns, {run.rounds} rounds; median (lowest–highest)\n")
-    for rows, lines in [(peers, table.beside(peers, [*run.here, *missing], missing)), (grown, table.growth(grown)),
-                        (rest, table.alone(rest))]:
+    for rows, made in [(peers, table.beside(peers, [*run.here, *missing], missing)), (grown, table.growth(grown)),
+                       (rest, table.alone(rest))]:
         if rows:
-            print("\n".join(lines) + "\n")
-    named = table.notes(run.rows) + [f"- {name}: {why}" for name, why in missing.items()]
-    print("\n".join(named + [f"- not measured: {failure}" for failure in run.failures]))
-    for miss in table.misses(run.rows):
-        print(f"- above its limit: {miss}")
+            lines += [*made, ""]
+    lines += table.notes(run.rows) + [f"- {name} is missing: {why}" for name, why in missing.items()]
+    lines += [f"- not measured: {failure}" for failure in run.failures]
+    lines += [f"- above its limit: {miss}" for miss in table.misses(run.rows)]
     if where["load"] > 0.5:
-        print(f"- the machine was not quiet at the start (load {where['load']:.1f}): take ratios with care")
+        lines.append(f"- the machine was not quiet at the start (load {where['load']:.1f}): take ratios with care")
+    return "\n".join(lines) + "\n"
+
+
+def into_readme(text):
+    """Puts the report between the two marks of README's performance chapter."""
+    readme = ROOT / "README.md"
+    begin, end = "<!-- make bench: begin -->\n", "<!-- make bench: end -->\n"
+    before, rest = readme.read_text(encoding="utf-8").split(begin)
+    readme.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
 
 
 def main():
@@ -112,6 +121,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="within two minutes: less time per figure, fewer streams")
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "build" / "bench.json")
     parser.add_argument("--only", default=",".join(GROUPS), help="groups of rows, of " + ",".join(GROUPS))
+    parser.add_argument("--readme", action="store_true", help="put the tables into README.md, too")
     parser.add_argument("--rounds", type=int, help="instead of 5")
     options = parser.parse_args()
     groups = options.only.split(",")
@@ -121,11 +131,14 @@ def main():
     run = Run(options.quick, [*(name for name in PEERS if name not in missing), "warmroute"],
               len(os.sched_getaffinity(0)))
     if options.rounds:
-        run.rounds = run.growth_rounds = options.rounds
+        run.rounds = run.other_rounds = options.rounds
     where = machine()
     with tempfile.TemporaryDirectory() as folder, Stack(folder) as stack:
         measure(run, stack, groups)
-    report(run, where, missing)
+    text = report(run, where, missing)
+    print(text)
+    if options.readme:
+        into_readme(text)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps({"machine": where, "quick": options.quick, "missing": missing,
                                         "failures": run.failures, "rows": [row.to_json() for row in run.rows]},

@@ -48,7 +48,7 @@ def throughput(run, stack, engine):
         # sglang-router takes all processors whatever one says.
         names = [name for name in run.here if name != "sglang-router" or workers == run.cpus]
         proxies = [stack.start(name, engine, workers) for name in names]
-        for _ in range(run.rounds):
+        for _ in range(run.other_rounds):
             for proxy in proxies:
                 row.add(proxy.name, cost_us(proxy, seconds=run.seconds, warm=run.warm, connections=64, **CHAT_1K7)[1])
         stack.end(*proxies)
@@ -66,7 +66,7 @@ def latency(run, proxies, engine, saturation):
                        note=note) for share in ("p50", "p99")}
     direct = types.SimpleNamespace(name="direct", port=engine.port)
     late = {}
-    for _ in range(run.rounds):
+    for _ in range(run.other_rounds):
         seen = {}
         for target in [direct, *proxies]:
             host = {"host": engine.hosts[0]} if target is direct else {}
@@ -86,7 +86,7 @@ def latency(run, proxies, engine, saturation):
 
 def starts(run, stack, engine, names):
     row = Row("start_to_ready", "start to ready, 4 pods", "ms", 0, ceiling=300)
-    for _ in range(run.rounds):
+    for _ in range(run.other_rounds):
         for name in names:
             proxy = stack.start(name, engine)
             row.add(name, proxy.ready_s * 1e3)
@@ -106,7 +106,7 @@ def mixed(run, stack, engine):
     prompts = {"prompt": 1_000_000, "pool": 50, "connections": 50, "rate": 25}
     proxies = [stack.start("nginx", engine)] if "nginx" in run.here else []
     proxies.append(stack.start("warmroute", engine, variables={"WARMROUTE_STEP_TIMES": "true"}))
-    for _ in range(run.rounds):
+    for _ in range(run.other_rounds):
         for proxy in proxies:
             quiet = checked(load(proxy, seconds=run.mixed_seconds, warm=1, **streams), proxy.name)
             with Holder(proxy, warm=0, **prompts):

@@ -10,7 +10,7 @@ SAME = {**CHAT_1K7, "connections": 32, "new": 0}
 def cost_row(run, key, title, proxies, background=None, plans=None, **more):
     """Interleaved costs of several routers; the row's samples are named by what they hold."""
     row = Row(key, title, "µs", 2, **more)
-    for _ in range(run.growth_rounds):
+    for _ in range(run.other_rounds):
         for label, proxy in proxies.items():
             row.add(label, cost_us(proxy, (background or {}).get(label, 0.0), seconds=run.seconds, warm=run.warm,
                                    **SAME, **(plans or {}).get(label, {}))[0])

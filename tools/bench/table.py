@@ -31,7 +31,8 @@ def beside(rows, names, absent):
                 cells.append("–")
             else:
                 ratio = None if name == "nginx" or row.ceiling else row.ratio(name, "nginx")
-                rate = f"**{ratio[0]:.2f} ×** ({ratio[1]:.2f}–{ratio[2]:.2f}), " if ratio else ""
+                ends = f" ({ratio[1]:.2f}–{ratio[2]:.2f})" if ratio and ratio[1] != ratio[2] else ""
+                rate = f"**{ratio[0]:.2f} ×**{ends}, " if ratio else ""
                 cells.append(rate + spread(row, name))
         direct = f" (direct: {spread(row, 'direct')})" if "direct" in row.samples else ""
         lines.append(f"| {row.title}{direct} | {limit} | " + " | ".join(cells) + " |")
