@@ -193,7 +193,7 @@ def test_a_damaged_snapshot_is_ignored_with_a_clear_line(fleet, tmp_path):
     path = tmp_path / "index.snapshot"
     path.write_bytes(b"wrPREFIX" + bytes(100))
     made = fleet(1, f"prefixCacheSnapshot: {path}")
-    assert f"prefix-cache: snapshot {path} is ignored: version 0, not 1" in made.router.stderr()
+    made.router.wait_stderr(f"prefix-cache: snapshot {path} is ignored: version 0, not 1")
     assert made.ask(text("a")).status == 200
     made.router.signal(2)
     assert made.router.wait_exit() == 0
@@ -314,7 +314,7 @@ def test_explain_refuses_what_the_router_would_refuse(fleet):
 
 def test_bad_values_of_new_options_are_named_in_the_log(fleet):
     made = fleet(1, "recordOn: sometimes, learnFromUsage: 3, maxHashCacheSize: auto")
-    log = made.router.stderr()
+    log = made.router.wait_stderr("argument learnFromUsage")
     assert 'argument recordOn must be response, first-byte or dispatch, got "sometimes"; using response' in log
     assert "argument learnFromUsage must be true or false, got 3; using false" in log
     assert "Failed to unmarshal PrefixCacheArgs" not in log
