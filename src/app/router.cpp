@@ -8,7 +8,9 @@
 
 #include "admin/explain.hpp"
 #include "admin/pages.hpp"
+#include "app/breaker_series.hpp"
 #include "app/machine.hpp"
+#include "app/proxy_settings.hpp"
 #include "base/log.hpp"
 #include "proxy/session.hpp"
 #include "proxy/wait_queue.hpp"
@@ -30,33 +32,6 @@ std::optional<std::string> read_whole(const std::string& path) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) return std::nullopt;
   return std::move(text).str();
-}
-
-proxy::Settings settings_of(const Options& options, bool compat) {
-  proxy::Settings settings;
-  settings.compat = compat;
-  settings.forwarded_headers = options.forwarded_headers;
-  settings.half_close_answers = options.half_close_answers;
-  settings.metrics_on_router_port = options.expose_metrics_on_router_port;
-  settings.connect_timeout = options.connect_timeout;
-  settings.response_header_timeout = options.response_header_timeout;
-  settings.stream_idle_timeout = options.stream_idle_timeout;
-  settings.total_timeout = options.total_timeout;
-  settings.client_head_timeout = options.client_head_timeout;
-  settings.client_body_timeout = options.client_body_timeout;
-  settings.client_idle_timeout = options.client_idle_timeout;
-  settings.client_write_timeout = options.client_write_timeout;
-  settings.upstream_idle_timeout = options.upstream_idle_timeout;
-  settings.max_head_bytes = options.max_head_bytes;
-  settings.max_body_bytes = options.max_body_bytes;
-  settings.max_buffered_bytes = options.max_buffered_bytes != 0 ? options.max_buffered_bytes : available_memory() / 4;
-  settings.breaker.failures = static_cast<std::uint32_t>(options.breaker_failures.value_or(compat ? 0 : 5));
-  settings.breaker.open = options.breaker_open;
-  settings.breaker.open_max = options.breaker_open_max;
-  settings.breaker.probes = static_cast<std::uint32_t>(options.breaker_probes);
-  settings.breaker.ramp = options.breaker_ramp;
-  settings.sample_max_age = std::max<std::chrono::milliseconds>(5 * options.scrape_interval, std::chrono::seconds(5));
-  return settings;
 }
 
 }  // namespace
@@ -158,14 +133,11 @@ Result<void> Router::start() {
     access_log_ = std::move(*access_log);
     shared_.access_log = access_log_.get();
   }
-  proxy::QueueLimits queue;
-  queue.length = static_cast<std::size_t>(options_.queue_length);
-  queue.bytes = options_.queue_bytes;
-  queue.timeout = options_.queue_timeout;
-  queues_ = std::make_unique<proxy::WaitQueues>(queue, *registry_);
+  queues_ = std::make_unique<proxy::WaitQueues>(queue_limits_of(options_), *registry_);
   shared_.queues = queues_.get();
+  breakers_ = std::make_unique<BreakerSeries>(*registry_, shared_.settings.breaker);
   shared_.breaker_changed = [this](const std::shared_ptr<model::PodRecord>& pod, model::Breaker::State to) {
-    boost::asio::post(control_, [this, pod, to] { breaker_changed(*pod, to); });
+    boost::asio::post(control_, [this, pod, to] { breakers_->changed(*pod, to); });
   };
   shared_.connect_failed = [this](PodId pod) {
     boost::asio::post(control_, [this, pod] {
@@ -223,7 +195,7 @@ Result<void> Router::open_listeners() {
   model::Store::Hooks hooks;
   hooks.pod_joined = [this](const model::PodRecord& pod) {
     host_.pod_joined(pod.id());
-    show_breaker(pod);
+    breakers_->show(pod);
   };
   hooks.pod_left = [this](const model::PodRecord& pod) { forget_pod(pod); };
   hooks.snapshot = [this](const std::shared_ptr<const model::Snapshot>&) { publish(); };
@@ -278,24 +250,6 @@ void Router::forget_pod(const model::PodRecord& pod) {
     boost::asio::post(context->worker.io(), [&context = *context, id = pod.id()] { context.pool.forget(id); });
 }
 
-void Router::show_breaker(const model::PodRecord& pod) {
-  const auto& policy = shared_.settings.breaker;
-  if (!policy.enabled()) return;
-  registry_->gauge("warmroute_breaker_state", "0: closed, 1: open, 2: half-open, 3: ramping up", {{"pod", pod.key()}})
-      .set(static_cast<double>(pod.breaker().state(policy, model::Clock::now())));
-}
-
-void Router::breaker_changed(const model::PodRecord& pod, model::Breaker::State to) {
-  if (pod.left()) return;  // its series are gone
-  show_breaker(pod);
-  registry_
-      ->counter("warmroute_breaker_transitions_total", "Changes of a pod's breaker, by the state it went to",
-                {{"pod", pod.key()}, {"to", std::string(name(to))}})
-      .inc();
-  const auto level = to == model::Breaker::State::open ? log::Level::warning : log::Level::info;
-  log::write(level, "breaker of pod " + pod.key() + ": " + std::string(name(to)));
-}
-
 void Router::start_poller() {
   scrape::PollerOptions poll;
   poll.interval = options_.scrape_interval;
@@ -310,7 +264,7 @@ void Router::start_poller() {
   };
   hooks.scraped = [this](const model::PodRecord& pod, bool ok) {
     if (pod.left()) return;  // its series are gone
-    show_breaker(pod);       // a ramp ends without an event
+    breakers_->show(pod);    // a ramp ends without an event
     registry_
         ->gauge("warmroute_pod_metrics_up", "1: the last scrape of the pod's metrics succeeded", {{"pod", pod.key()}})
         .set(ok ? 1 : 0);

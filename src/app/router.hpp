@@ -17,6 +17,8 @@
 
 namespace warmroute::app {
 
+class BreakerSeries;
+
 class Router {
  public:
   Router(const Options& options, config::RouterConfig config, std::string config_path, std::string config_text);
@@ -53,8 +55,6 @@ class Router {
   void publish();
   void publish_now();
   void forget_pod(const model::PodRecord& pod);
-  void show_breaker(const model::PodRecord& pod);
-  void breaker_changed(const model::PodRecord& pod, model::Breaker::State to);
   void start_source();
   void start_poller();
   void resources_changed(model::ResourceSet resources);
@@ -73,6 +73,7 @@ class Router {
   std::unique_ptr<metrics::AccessLog> access_log_;
   std::unique_ptr<net::ServerTls> server_tls_;
   std::unique_ptr<net::ClientTls> client_tls_;
+  std::unique_ptr<BreakerSeries> breakers_;
   std::unique_ptr<proxy::WaitQueues> queues_;
   proxy::Shared shared_;
   std::vector<std::unique_ptr<net::Worker>> workers_;

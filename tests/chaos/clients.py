@@ -283,10 +283,23 @@ class Client:
     def judge_part(self, plan, answer):
         """What came so far is the beginning of what an engine sent."""
         attempt = self.attempt_of(plan, answer)
-        if attempt is not None and not attempt.payload.startswith(bytes(answer.body)):
+        if attempt is not None and not self.is_beginning(plan, attempt, bytes(answer.body), partly=True):
             self.world.violation(plan, f"the bytes are not those of try {attempt.number}: {bytes(answer.body)[-200:]!r}")
         if attempt is not None:
             self.served_once(plan, answer, attempt)
+
+    @staticmethod
+    def is_beginning(plan, attempt, body, partly=False):
+        """Also behind a whole event: the error event of a cut stream, and nothing else; partly: the client stopped
+        reading somewhere."""
+        if attempt.payload.startswith(body):
+            return True
+        mark = body.rfind(b'data: {"error"')
+        event = body[mark:]
+        return (plan.stream and mark >= 0 and attempt.payload.startswith(body[:mark]) and
+                (attempt.killed or not attempt.whole) and
+                (mark == 0 or body[:mark].endswith(b"\n\n")) and
+                (partly or (event.endswith(b"\n\n") and event.count(b"\n") == 2)))
 
     def attempt_of(self, plan, answer):
         tag = answer.headers.get("x-chaos")
@@ -333,10 +346,8 @@ class Client:
             elif body != attempt.payload:
                 world.violation(plan, f"{len(body)} bytes instead of {len(attempt.payload)}: ...{body[-300:]!r}")
             return
-        if not attempt.payload.startswith(body):
-            mark = body.rfind(b'data: {"error"')
-            if not plan.stream or mark < 0 or not attempt.payload.startswith(body[:mark]):
-                world.violation(plan, f"not the beginning of try {attempt.number}: ...{body[-300:]!r}")
+        if not self.is_beginning(plan, attempt, body):
+            world.violation(plan, f"not the beginning of try {attempt.number}: ...{body[-300:]!r}")
         if attempt.whole and not attempt.killed and not plan.client_gone:
             world.violation(plan, f"try {attempt.number} was whole, the client got {len(body)} of "
                                   f"{len(attempt.payload)} bytes")
