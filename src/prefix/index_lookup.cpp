@@ -18,22 +18,45 @@ struct Index::Probes {
   std::vector<Probe> done;
   std::vector<std::uint64_t> sets;      ///< `words` for each probe
   std::vector<std::uint64_t> reported;  ///< candidates whose match is known
-  std::vector<PodNumber> equals;        ///< candidates with the same match
+  std::vector<std::uint64_t> equals;    ///< candidates with the same match
+  std::vector<std::uint8_t> in_word;    ///< how many of them each word has
 
   void start(std::size_t words_per_set) {
     words = words_per_set;
     done.clear();
     reported.assign(words, 0);
+    equals.resize(words);
+    in_word.resize(words);
   }
   std::span<std::uint64_t> add(std::uint32_t position) {
     done.push_back({position, 0});
     if (sets.size() < done.size() * words) sets.resize(done.size() * words);
     return {sets.data() + (done.size() - 1) * words, words};
   }
-  [[nodiscard]] std::span<const std::uint64_t> set_at(std::uint32_t position) const {
-    std::size_t i = 0;
-    while (done[i].position != position) ++i;
-    return {sets.data() + i * words, words};
+  /// Brings those that hold block `position` and are not reported yet to `equals`. \return how many
+  std::size_t take_equals(std::uint32_t position) {
+    std::size_t probe = 0;
+    while (done[probe].position != position) ++probe;
+    const std::uint64_t* set = sets.data() + probe * words;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < words; ++i) {
+      equals[i] = set[i] & ~reported[i];
+      reported[i] |= set[i];
+      in_word[i] = static_cast<std::uint8_t>(std::popcount(equals[i]));
+      count += in_word[i];
+    }
+    return count;
+  }
+  /// Takes the one with so many before it out of `equals`. \pre there is one
+  PodNumber take_one(std::size_t before) {
+    std::size_t word = 0;
+    for (; before >= in_word[word]; ++word) before -= in_word[word];
+    std::uint64_t left = equals[word];
+    for (; before > 0; --before) left &= left - 1;
+    const auto bit = static_cast<std::size_t>(std::countr_zero(left));
+    equals[word] &= ~(std::uint64_t{1} << bit);
+    --in_word[word];
+    return static_cast<PodNumber>(word * 64 + bit);
   }
 };
 
@@ -88,19 +111,14 @@ void Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& cand
   for (std::size_t found = 0; out.size() < limit && found < candidates.count_;) {
     const std::uint32_t position = level(blocks, candidates, found, probes);
     if (position == 0) return;
-    const auto set = probes.set_at(position);
-    probes.equals.clear();
-    for (std::size_t word = 0; word < probes.words; ++word) {
-      for (std::uint64_t left = set[word] & ~probes.reported[word]; left != 0; left &= left - 1)
-        probes.equals.push_back(static_cast<PodNumber>(word * 64 + static_cast<std::size_t>(std::countr_zero(left))));
-      probes.reported[word] |= set[word];
-    }
-    found += probes.equals.size();
-    const std::size_t taken = std::min(limit - out.size(), probes.equals.size());
+    const std::size_t equals = probes.take_equals(position);
+    found += equals;
+    const std::size_t taken = std::min(limit - out.size(), equals);
     for (std::size_t i = 0; i < taken; ++i) {
-      const std::size_t left = probes.equals.size() - i;
-      if (left > taken - i) std::swap(probes.equals[i], probes.equals[i + base::random_below(left)]);
-      out.push_back({candidates.positions_[probes.equals[i]], position});
+      // Where all are taken the first will do; else a draw, which costs the same for ten pods and for a thousand.
+      const bool all = equals == taken;
+      const PodNumber pod = probes.take_one(all ? 0 : base::random_below(equals - i));
+      out.push_back({candidates.positions_[pod], position});
     }
   }
 }
