@@ -44,6 +44,10 @@ class Run:
         print(f"{time.strftime('%H:%M:%S')} {row.title}: " +
               ", ".join(f"{who} {table.spread(row, who)}" for who in row.samples), file=sys.stderr, flush=True)
 
+    def failed(self, title, failure):
+        self.failures.append(f"{title}: {failure}")
+        print(f"bench: {title}: {failure}", file=sys.stderr, flush=True)
+
 
 def machine():
     model = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -53,40 +57,49 @@ def machine():
             "memory_latency_ns": float(probe), "descriptors": DESCRIPTORS, "load": os.getloadavg()[0]}
 
 
-def attempt(run, title, step, *arguments):
-    """A group that cannot be measured is named at the end; the others go on."""
+def attempt(run, stack, title, step, *arguments):
+    """A group that cannot be measured is named at the end and what it started is ended; the others go on."""
+    before = list(stack.processes)
     try:
         return step(run, *arguments)
     except (RuntimeError, OSError, SystemExit, subprocess.SubprocessError) as failure:
-        run.failures.append(f"{title}: {failure}")
-        print(f"bench: {title}: {failure}", file=sys.stderr, flush=True)
+        run.failed(title, failure)
+        stack.stop([process for process in stack.processes if process not in before])
         return None
+
+
+def start_all(run, stack, engine):
+    """One of each; a peer that does not start is left out from here on."""
+    proxies = []
+    for name in list(run.here):
+        proxy = attempt(run, stack, name, lambda _, name=name: stack.start(name, engine))
+        if proxy is None:
+            run.here.remove(name)
+        else:
+            proxies.append(proxy)
+    return proxies
 
 
 def measure(run, stack, groups):
     engine = Engine(stack, 4)
     saturation = None
     if "latency" in groups:
-        saturation = attempt(run, "throughput", beside.throughput, stack, engine)
+        saturation = attempt(run, stack, "throughput", beside.throughput, stack, engine)
     if {"costs", "latency"} & set(groups):
-        proxies = []
-        for name in list(run.here):
-            if (proxy := attempt(run, name, lambda _, n=name: stack.start(n, engine))) is None:
-                run.here.remove(name)
-            else:
-                proxies.append(proxy)
+        proxies = start_all(run, stack, engine)
         if "costs" in groups:
-            attempt(run, "costs", beside.costs, proxies)
+            attempt(run, stack, "costs", beside.costs, proxies)
         if saturation:
-            attempt(run, "latency", beside.latency, proxies, engine, saturation)
+            attempt(run, stack, "latency", beside.latency, proxies, engine, saturation)
         stack.end(*proxies)
     for group, step, arguments in [
             ("memory", beside.memory, (stack, engine, run.here)), ("starts", beside.starts, (stack, engine, run.here)),
             ("mixed", beside.mixed, (stack, engine)), ("routes", growth.routes, (stack, engine)),
-            ("pods", growth.pods, (stack,)), ("connections", growth.connections, (stack, engine)), ("streams", growth.streams, (stack, engine)),
-            ("index", growth.index, (stack, engine)), ("workers", growth.workers, (stack, engine))]:
+            ("pods", growth.pods, (stack,)), ("connections", growth.connections, (stack, engine)),
+            ("streams", growth.streams, (stack, engine)), ("index", growth.index, (stack, engine)),
+            ("workers", growth.workers, (stack, engine))]:
         if group in groups:
-            attempt(run, group, step, *arguments)
+            attempt(run, stack, group, step, *arguments)
 
 
 def report(run, where, missing):

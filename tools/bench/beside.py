@@ -11,7 +11,8 @@ def stream(rate):
 
 
 def costs(run, proxies):
-    """CPU per request and per event."""
+    """CPU per request and per event. A proxy that fails at one of them is left out there, and named."""
+    broken = set()
     for key, title, limit, plan in [
             ("chat_1k7", "CPU per chat request of 1.7 KB, 32 connections", 1.1, {**CHAT_1K7, "connections": 32}),
             ("chat_100k", "CPU per chat request with a prompt of 100 KB, 32 connections", 1.4,
@@ -20,8 +21,13 @@ def costs(run, proxies):
             ("sse_256", "CPU per SSE event, 256 streams of 100 events/s", 1.0, {**stream(100), "connections": 256})]:
         row = Row(key, title, "µs", 2, limit=limit)
         for _ in range(run.rounds):
-            for proxy in proxies:
-                row.add(proxy.name, cost_us(proxy, seconds=run.seconds, warm=run.warm, **plan)[0])
+            for proxy in [proxy for proxy in proxies if (key, proxy.name) not in broken]:
+                try:
+                    row.add(proxy.name, cost_us(proxy, seconds=run.seconds, warm=run.warm, **plan)[0])
+                except RuntimeError as failure:
+                    broken.add((key, proxy.name))
+                    row.samples.pop(proxy.name, None)
+                    run.failed(title, failure)
         run.row(row)
 
 
@@ -33,8 +39,12 @@ def memory(run, stack, engine, names):
     for name in names:
         proxy = stack.start(name, engine)
         before = settled_rss(proxy)
-        with Holder(proxy, prompt=1500, events=1_000_000, every_us=1_000_000, connections=count, dial=2000):
-            row.add(name, (settled_rss(proxy) - before) / 2**20)
+        try:
+            with Holder(proxy, prompt=1500, events=1_000_000, every_us=1_000_000, connections=count, dial=2000):
+                added = (settled_rss(proxy) - before) / 2**20
+            row.add(name, added)
+        except RuntimeError as failure:
+            run.failed(row.title, failure)
         stack.end(proxy)
     run.row(row)
 

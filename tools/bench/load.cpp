@@ -285,12 +285,12 @@ Results Load::measure() {
   return std::move(results_);
 }
 
-void Load::hold() {
+Results Load::hold() {
   pollfd input{0, POLLIN, 0};
   std::array<char, 64> ignored{};
   for (;;) {
     turn(Clock::now() + milliseconds(5));
-    if (poll(&input, 1, 0) > 0 && ::read(0, ignored.data(), ignored.size()) <= 0) return;
+    if (poll(&input, 1, 0) > 0 && ::read(0, ignored.data(), ignored.size()) <= 0) return std::move(results_);
   }
 }
 

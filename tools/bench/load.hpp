@@ -52,8 +52,8 @@ class Load {
   void prepare();
   /// The measured window.
   Results measure();
-  /// Keeps streams flowing and connections open until standard input ends.
-  void hold();
+  /// Keeps streams flowing and connections open until standard input ends. Returns what failed since the start.
+  Results hold();
 
  private:
   using Clock = std::chrono::steady_clock;

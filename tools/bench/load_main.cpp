@@ -7,7 +7,7 @@
 //   once=1          one request per connection, which then stays open
 //   seconds=S warm=S  the measured window, and what goes before it
 //   pid=N           process whose CPU time (and its children's) is read at both ends of the window
-//   hold=1          prints "ready" in place of measuring and keeps all up until standard input ends
+//   hold=1          prints "ready" in place of measuring, keeps all up until standard input ends, then says what failed
 //   path= model= models=N prompt=BYTES pool=N new=PERCENT events=N every_us=N   what is sent, see conversations.hpp
 //
 // Prints one line of JSON.
@@ -89,7 +89,10 @@ int main(int argc, char** argv) {
   if (hold) {
     std::puts("ready");
     std::fflush(stdout);
-    load.hold();
+    const auto held = load.hold();
+    std::printf(R"({"failed":%llu,"first_failure":"%s"})"
+                "\n",
+                static_cast<unsigned long long>(held.failed), held.first_failure.c_str());
     return 0;
   }
   auto results = load.measure();

@@ -39,6 +39,7 @@ class Holder:
     """A load generator that keeps its streams or idle connections up until it is let go."""
 
     def __init__(self, proxy, **plan):
+        self.name = proxy.name
         self.process = subprocess.Popen(generator(proxy, hold=1, **plan), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":
@@ -47,9 +48,13 @@ class Holder:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         self.process.stdin.close()
+        text = self.process.stdout.read()
         self.process.wait(30)
+        failed = json.loads(text or '{"failed": 1, "first_failure": "the generator broke"}')
+        if kind is None and failed["failed"]:  # fewer streams than the row says would look cheap
+            raise RuntimeError(f"{self.name}: {failed['failed']} of those held failed ({failed['first_failure']})")
 
 
 def cost_us(proxy, background=0.0, **plan):
