@@ -130,6 +130,10 @@ net::Task<std::optional<Refusal>> receive(
 std::optional<Refusal> decode_gzip(Exchange& exchange) {
   if (exchange.shared.settings.compat) return std::nullopt;  // Go reads the bytes as they are, and fails on them
   const auto coding = exchange.head.first(http::FieldName::content_encoding);
+  const auto& fields = exchange.head.fields;
+  if (std::count_if(fields.begin(), fields.end(),
+                    [](const http::Field& field) { return field.id == http::FieldName::content_encoding; }) > 1)
+    return Refusal{ErrorKind::unsupported_encoding, "more than one Content-Encoding header"};
   if (coding.empty() || http::equals_ignoring_case(coding, "identity")) return std::nullopt;
   if (!http::equals_ignoring_case(coding, "gzip") && !http::equals_ignoring_case(coding, "x-gzip"))
     return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding \"" + std::string(coding.substr(0, 64)) +

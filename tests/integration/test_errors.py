@@ -129,6 +129,15 @@ def test_unknown_content_encoding_is_415(table):
     check(response, 415, "invalid_request_error", "Content-Encoding")
 
 
+@pytest.mark.parametrize("codings", [("identity", "gzip"), ("gzip", "identity"), ("gzip, gzip",)])
+def test_more_than_one_content_encoding_is_415(table, codings):
+    """Which of them the engine would follow is unknown."""
+    body = gzip.compress(b'{"model":"m-a","prompt":"x"}')
+    response = table.router.post("/v1/chat/completions", body, [("Content-Encoding", coding) for coding in codings])
+    check(response, 415, "invalid_request_error", "Content-Encoding")
+    assert table.asked() == []
+
+
 def test_broken_gzip_is_400(table):
     response = table.router.post("/v1/chat/completions", b"not gzip", [("Content-Encoding", "gzip")])
     assert response.status == 400 and response.error["type"] == "invalid_request_error"
