@@ -26,6 +26,16 @@ def test_a_rise_beyond_the_spread_is_worse_and_a_fall_better():
     assert verdicts([high], [low]) == {("a", "warmroute"): "better"}
 
 
+def test_a_single_sample_is_taken_for_ten_per_cent_wide():
+    assert verdicts([row("a", warmroute=[100])], [row("a", warmroute=[119])])[("a", "warmroute")] == ""
+    assert verdicts([row("a", warmroute=[100])], [row("a", warmroute=[125])])[("a", "warmroute")] == "WORSE"
+
+
+def test_a_difference_below_zero_has_no_change_in_per_cent():
+    line = compare.compare({"rows": [row("a", warmroute=[-5, -4])]}, {"rows": [row("a", warmroute=[3, 4])]})[0]
+    assert line[5] is None and line[-1] == "WORSE"
+
+
 def test_throughput_is_better_when_it_rises():
     low, high = row("a", higher=True, warmroute=[100, 110]), row("a", higher=True, warmroute=[200, 210])
     assert verdicts([low], [high]) == {("a", "warmroute"): "better"}

@@ -19,11 +19,19 @@ def samples(row, who):
     return mine, row["unit"]
 
 
+def ends(values):
+    """Of the spread; a single sample has none to show and is taken for ten per cent wide on either side."""
+    if len(values) > 1:
+        return min(values), max(values)
+    return values[0] - abs(values[0]) * 0.1, values[0] + abs(values[0]) * 0.1
+
+
 def judge(before, after, higher):
     """The change in per cent, and "", "better" or "WORSE" when the ranges do not meet."""
     was, now = statistics.median(before), statistics.median(after)
-    change = (now / was - 1) * 100 if was else None
-    if max(before) >= min(after) and max(after) >= min(before):
+    change = (now / was - 1) * 100 if was > 0 and now > 0 else None  # differences may be negative
+    (low, high), (new_low, new_high) = ends(before), ends(after)
+    if high >= new_low and new_high >= low:
         return change, ""
     return change, "better" if (now > was) == higher else "WORSE"
 
