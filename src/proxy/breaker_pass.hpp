@@ -7,10 +7,13 @@
 
 #include "base/rng.hpp"
 #include "model/pod_record.hpp"
+#include "net/deadline.hpp"
 #include "proxy/context.hpp"
 
 namespace warmroute::proxy {
 
+/// The pod it was entered for stays in its ServerEntry until it is settled. Times are coarse: breakers count hundredths
+/// of a second, and the common case is a closed one.
 class BreakerPass {
  public:
   /// Nothing to settle: breakers are off.
@@ -20,10 +23,10 @@ class BreakerPass {
     BreakerPass pass;
     if (!shared.settings.breaker.enabled()) return pass;
     std::optional<model::Breaker::State> changed;
-    const auto ticket = pod->breaker().enter(shared.settings.breaker, model::Clock::now(), forced, changed);
+    const auto ticket = pod->breaker().enter(shared.settings.breaker, net::coarse_now(), forced, changed);
     if (!ticket) return std::nullopt;
     pass.shared_ = &shared;
-    pass.pod_ = pod;
+    pass.pod_ = &pod;
     pass.ticket_ = *ticket;
     pass.report(changed);
     return pass;
@@ -42,30 +45,34 @@ class BreakerPass {
   ~BreakerPass() { leave(); }
 
   void head_good() {
-    if (pod_) report(pod_->breaker().head_good(shared_->settings.breaker, model::Clock::now(), ticket_));
+    if (pod_ != nullptr && !breaker().closed()) report(breaker().head_good(policy(), net::coarse_now(), ticket_));
   }
   void complete() {
-    if (!pod_) return;
-    report(pod_->breaker().complete(shared_->settings.breaker, model::Clock::now(), ticket_));
+    if (pod_ == nullptr) return;
+    report(breaker().complete(policy(), net::coarse_now(), ticket_));
     leave();
   }
   void failed() {
-    if (!pod_) return;
-    report(pod_->breaker().failed(shared_->settings.breaker, model::Clock::now(), base::random64(), ticket_));
+    if (pod_ == nullptr) return;
+    report(breaker().failed(policy(), net::coarse_now(), base::random64(), ticket_));
     leave();
   }
   /// Neither good nor bad.
   void leave() noexcept {
-    if (const auto pod = std::exchange(pod_, nullptr)) pod->breaker().leave(ticket_);
+    if (pod_ == nullptr) return;
+    breaker().leave(ticket_);
+    pod_ = nullptr;
   }
 
  private:
+  [[nodiscard]] model::Breaker& breaker() const noexcept { return (*pod_)->breaker(); }
+  [[nodiscard]] const model::BreakerPolicy& policy() const noexcept { return shared_->settings.breaker; }
   void report(std::optional<model::Breaker::State> changed) const {
-    if (changed && shared_->breaker_changed) shared_->breaker_changed(pod_, *changed);
+    if (changed && shared_->breaker_changed) shared_->breaker_changed(*pod_, *changed);
   }
 
   Shared* shared_ = nullptr;
-  std::shared_ptr<model::PodRecord> pod_;
+  const std::shared_ptr<model::PodRecord>* pod_ = nullptr;
   model::Breaker::Ticket ticket_;
 };
 
