@@ -18,7 +18,9 @@ bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<c
     const auto& entry = server.pods[i];
     const auto& record = *entry.record;
     if (!tried.empty() && std::find(tried.begin(), tried.end(), record.id()) != tried.end()) continue;
-    if (breakers && !record.breaker().closed() && !record.breaker().admits(settings.breaker, now, base::random64())) {
+    // By the clock of BreakerPass::enter(): else a breaker could admit here what it refuses there.
+    if (breakers && !record.breaker().closed() &&
+        !record.breaker().admits(settings.breaker, net::coarse_now(), base::random64())) {
       all = false;
       continue;
     }
@@ -43,6 +45,7 @@ Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const 
   Pick pick;
   constexpr int tries_unchanged = 3, tries = 16;
   for (int i = 0; i < tries; ++i) {
+    if (i + 1 == tries) pick.forced = true;  // others took every probe's place: better an open breaker than no answer
     const bool all = list_pods(exchange, server, tried, pick.forced);
     const bool whole = scratch.pods.size() == server.pods.size();
     pick.decision = scratch.pods.empty() ? schedule::Decision()
