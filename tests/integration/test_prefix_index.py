@@ -46,17 +46,17 @@ class Mock:
 
 
 class Fleet:
-    def __init__(self, count, args, engine_options=(), weight=1, flags=(), others=True):
+    def __init__(self, count, args, engine_options=(), weight=1, engine="vLLM"):
         self.slot = Slot()
         self.engines = [Mock(self.slot, number, *engine_options) for number in range(1, count + 1)]
         text = world.join(
-            world.model_server("ms-a", "a", model="real-a"), world.route("mr-a", "m-a", "ms-a"),
+            world.model_server("ms-a", "a", model="real-a", engine=engine), world.route("mr-a", "m-a", "ms-a"),
             world.static_pods("pool", "a", [f"{engine.host}:8000" for engine in self.engines]))
-        scores = [("prefix-cache", weight)] + ([("least-request", 1)] if others else [])
+        scores = [("prefix-cache", weight), ("least-request", 1)]
         config = ("scheduler:\n  pluginConfig:\n  - name: prefix-cache\n    args: {" + args + "}\n  plugins:\n"
                   "    Filter:\n      enabled: []\n    Score:\n      enabled:\n"
                   + "".join(f"      - {{name: {name}, weight: {points}}}\n" for name, points in scores))
-        self.router = Router(text, config, flags, {"METRICS_SCRAPE_INTERVAL": "200ms"}, slot=self.slot)
+        self.router = Router(text, config, (), {"METRICS_SCRAPE_INTERVAL": "200ms"}, slot=self.slot)
 
     def ask(self, prompt, **members):
         headers = members.pop("headers", ())
@@ -137,9 +137,10 @@ def test_auto_predicts_what_a_conversation_trace_reuses(fleet):
     assert believed - kept > abs(predicted - actual)
 
 
-def test_auto_with_long_answers_tools_and_another_dialect(fleet):
-    """Multi-turn chats; the engine's blocks do not line up with the router's."""
-    made = fleet(1, "maxHashCacheSize: auto, maxBlocksToMatch: 1000", ("--cache-blocks", "400", "--block-size", "20"))
+def test_auto_with_growing_chats_and_the_other_dialect(fleet):
+    """Multi-turn chats; the engine's blocks do not line up with the router's, and answers take room too."""
+    made = fleet(1, "maxHashCacheSize: auto, maxBlocksToMatch: 1000",
+                 ("--cache-blocks", "400", "--block-size", "20", "--engine", "sglang"), engine="SGLang")
     turns = {}
     for step in range(240):
         chat = step * 7 % 23
