@@ -60,6 +60,14 @@ class ScorePlugin : public virtual Plugin {
   [[nodiscard]] virtual Value explain(const RequestView&, std::span<const PodView>) const { return {}; }
 };
 
+/// A plugin that knows what the caches of pods hold.
+class KnowsPrefix : public virtual Plugin {
+ public:
+  /// How many bytes at the begin of `request.prompt` the pod's cache holds, as far as is known; rather too few than too
+  /// many. Called after score() for the request, and only where an option asks for it.
+  [[nodiscard]] virtual std::size_t held_bytes(const RequestView& request, RequestState* state, PodId pod) const = 0;
+};
+
 class PostRequest : public virtual Plugin {
  public:
   /// Exactly once for each attempt, on its worker, after its in-flight guard was released. When the connection could

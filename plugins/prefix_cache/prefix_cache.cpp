@@ -90,7 +90,7 @@ struct Core {
   }
 };
 
-class PrefixCache final : public ScorePlugin, public PostRequest {
+class PrefixCache final : public ScorePlugin, public PostRequest, public KnowsPrefix {
  public:
   PrefixCache(const PrefixCacheSettings& settings, Host& host)
       : settings_(settings), core_(std::make_shared<Core>(settings)), series_(host) {
@@ -127,6 +127,11 @@ class PrefixCache final : public ScorePlugin, public PostRequest {
   }
   void first_byte(const RequestView&, RequestState* state, PodId pod) noexcept override {
     if (settings_.record_on == RecordOn::first_byte) record_early(static_cast<PromptBlocks&>(*state), pod);
+  }
+  [[nodiscard]] std::size_t held_bytes(const RequestView&, RequestState* state, PodId pod) const override {
+    const auto& blocks = static_cast<const PromptBlocks&>(*state);
+    if (blocks.hashes.empty()) return 0;
+    return static_cast<std::size_t>(matched_bytes(core_->index.match(pod, blocks.hashes), blocks));
   }
   void attempt_done(const RequestView& request, RequestState* state, PodId pod,
                     const Outcome& outcome) noexcept override;

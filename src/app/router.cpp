@@ -45,6 +45,7 @@ Router::Router(const Options& options, config::RouterConfig config, std::string 
       host_(*registry_) {
   const bool compat = options_.compat_given ? options_.compat_kthena : config_.compat_kthena;
   shared_.settings = settings_of(options_, compat);
+  shared_.settings.pd_threshold_tokens = config_.pd_threshold_tokens;
   config_.pipeline.skip_unknown = compat;
 }
 
@@ -56,6 +57,8 @@ Result<void> Router::build_pipeline(config::RouterConfig config) {
   if (!pipeline) return fatal("failed to Load Scheduler: " + pipeline.error().detail);
   pipeline_ = std::move(*pipeline);
   shared_.pipeline = pipeline_.get();
+  if (config.pd_threshold_tokens > 0 && !pipeline_->knows_prefixes())
+    log::warning("pdThresholdTokens has no effect: no plugin knows what decode pods hold; enable prefix-cache");
   return {};
 }
 
@@ -88,6 +91,8 @@ void Router::build_counters() {
   counters.outcome_failed = outcome("failed_before_first_byte");
   counters.outcome_cut = outcome("cut");
   counters.outcome_client_left = outcome("client_left");
+  counters.pd_decode_alone = &registry_->counter("warmroute_pd_decode_alone_total",
+                                                 "Decode pods asked without a prefill pod (pdThresholdTokens)");
   counters.refused_heads =
       &registry_->counter("warmroute_refused_heads_total", "Requests refused before their head was understood");
   registry_->gauge_callback("warmroute_buffered_request_bytes", "Bytes of request bodies held in memory",

@@ -69,6 +69,8 @@ class Reader {
       read_scheduler(root.get("scheduler"));
       read_auth(root.get("auth"));
       read_compat(root.get("compat"));
+      config_.pd_threshold_tokens =
+          root.get("pdThresholdTokens").integer(0, std::numeric_limits<std::int32_t>::max()).value_or(0);
       file_.report_unread();
     }
     // What does not parse is told before what does not load, as the Go router does.

@@ -18,6 +18,8 @@ struct RouterConfig {
   std::string issuer, jwks_uri;
   std::vector<std::string> audiences;
   bool compat_kthena = false;  ///< top-level `compat: kthena`
+  /// Top-level `pdThresholdTokens`: a decode pod that has to compute at most so many tokens works alone; 0: never.
+  std::int64_t pd_threshold_tokens = 0;
 };
 
 struct RouterConfigOutcome {

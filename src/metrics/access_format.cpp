@@ -290,6 +290,7 @@ void format_access_json(const RequestRecord& record, std::string& out) {
   fields.text_if("model_route", to.route);
   fields.text_if("model_server", to.server);
   fields.text_if("selected_pod", record.selected_pod);
+  fields.text_if("prefill_pod", record.prefill_pod);
   fields.text_if("request_id", record.request_id);
   fields.text_if("backend_type", to.type);
   fields.text_if("backend_name", to.server);
@@ -330,6 +331,7 @@ void format_access_text(const RequestRecord& record, std::string& out) {
   fields.text_if("model_route", to.route);
   fields.text_if("model_server", to.server);
   fields.text_if("selected_pod", record.selected_pod);
+  fields.text_if("prefill_pod", record.prefill_pod);
   fields.text_if("request_id", record.request_id);
   fields.text_if("backend_type", to.type);
   fields.text_if("backend_name", to.server);

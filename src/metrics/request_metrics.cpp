@@ -16,6 +16,10 @@ constexpr const char* requests_name = "kthena_router_requests_total";
 constexpr const char* requests_help = "Requests by final status and cause.";
 constexpr const char* duration_name = "kthena_router_request_duration_seconds";
 constexpr const char* duration_help = "Time from the complete request body to the end of the answer, in seconds.";
+constexpr const char* prefill_name = "kthena_router_request_prefill_duration_seconds";
+constexpr const char* prefill_help = "Time an attempt on a prefill pod took, in seconds.";
+constexpr const char* decode_name = "kthena_router_request_decode_duration_seconds";
+constexpr const char* decode_help = "Time an attempt on a decode pod took, its whole answer included, in seconds.";
 constexpr const char* tokens_name = "kthena_router_tokens_total";
 constexpr const char* tokens_help = "Tokens: input as estimated here, output as the engine reported.";
 constexpr const char* downstream_name = "kthena_router_active_downstream_requests";
@@ -35,6 +39,7 @@ struct ThreadCache {
   KeyBuilder key;
   KeyCache<Series> series;
   KeyCache<std::shared_ptr<Gauge>> gauges;
+  KeyCache<std::shared_ptr<Histogram>> phases;
 };
 
 std::string_view or_none(std::string_view value) noexcept { return value.empty() ? "none" : value; }
@@ -87,6 +92,29 @@ class RequestMetricsImpl final : public RequestMetrics {
     return cached_gauge(*cache, key, resolve);
   }
 
+  void phase_took(const RequestRecord& record, Phase phase, int status, double seconds) noexcept override {
+    const bool prefill = phase == Phase::prefill;
+    const auto resolve = [&] {
+      return registry_.shared_histogram(prefill ? prefill_name : decode_name, prefill ? prefill_help : decode_help,
+                                        buckets_requests,
+                                        {{"model", std::string(record.model_label)},
+                                         {"path", std::string(model::name(record.path_label))},
+                                         {"status_code", std::to_string(status)}});
+    };
+    try {
+      ThreadCache* cache = this_cache();
+      if (cache == nullptr) return resolve()->observe(seconds);
+      const auto key = cache->key.start()
+                           .number(static_cast<std::uint32_t>(status))
+                           .number(static_cast<std::uint32_t>(record.path_label) << 1U | (prefill ? 1U : 0U))
+                           .add(record.model_label)
+                           .key();
+      auto* known = cache->phases.find(key);
+      (known != nullptr ? *known : cache->phases.insert(key, resolve()))->observe(seconds);
+    } catch (const std::bad_alloc&) {  // a new series could not be made: one observation less
+    }
+  }
+
   void finished(const RequestRecord& record) override {
     if (!record.counted && record.input_tokens <= 0 && record.output_tokens <= 0) return;
     ThreadCache* cache = this_cache();
@@ -118,6 +146,7 @@ class RequestMetricsImpl final : public RequestMetrics {
     if (const auto generation = registry_.generation(); cache->generation != generation) {
       cache->series.clear();
       cache->gauges.clear();
+      cache->phases.clear();
       cache->generation = generation;
     }
     return cache.get();

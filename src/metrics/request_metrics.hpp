@@ -32,6 +32,9 @@ class GaugeGuard {
   Gauge* gauge_ = nullptr;
 };
 
+/// Of an attempt: alone, or one of the two of a prefill/decode pair.
+enum class Phase : std::uint8_t { whole, prefill, decode };
+
 class RequestMetrics {
  public:
   static std::unique_ptr<RequestMetrics> create(Registry& registry);
@@ -40,6 +43,8 @@ class RequestMetrics {
   [[nodiscard]] virtual GaugeGuard active_downstream(std::string_view model_label) = 0;
   [[nodiscard]] virtual GaugeGuard active_upstream(std::string_view model_server, std::string_view model_route,
                                                    std::string_view upstream_model) = 0;
+  /// request_prefill_duration_seconds or request_decode_duration_seconds. \param phase not `whole`.
+  virtual void phase_took(const model::RequestRecord& record, Phase phase, int status, double seconds) noexcept = 0;
   /// requests_total, request_duration_seconds (both when record.counted), tokens_total input and output (when above
   /// zero). The duration runs from the `parsed` mark, i.e. without the upload of the body (spec 3.1, step 7), or from
   /// `started` for what was refused while parsing, to `finished`.

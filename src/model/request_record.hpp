@@ -45,6 +45,7 @@ struct RequestRecord {
   std::string_view upstream_model;
   bool bound = false;               ///< a ModelServer was chosen: backend_type model_server
   std::string selected_pod;         ///< the pod that answered, else the last tried (name only)
+  std::string prefill_pod;          ///< the last prefill pod that was asked; empty without a prefill/decode pair
   int upstream_status = 0;
   int upstream_attempts = 0;
 

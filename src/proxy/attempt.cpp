@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "http/inflate.hpp"
 
 namespace warmroute::proxy {
 namespace {
@@ -12,6 +13,8 @@ using End = Outcome::End;
 using Steady = model::RequestRecord::Steady;
 
 constexpr std::size_t kept_answer_limit_bytes = 64 * 1024;
+// Transfer parameters name each block of the prompt: some hundred kilobytes for the longest.
+constexpr std::size_t prefill_answer_limit_bytes = 16 * 1024 * 1024;
 
 // Decision 3.3. Everything else is the engine's answer to the client.
 bool worth_another_pod(int status) noexcept { return status == 404 || status == 429 || status >= 500; }
@@ -19,7 +22,7 @@ bool worth_another_pod(int status) noexcept { return status == 404 || status == 
 }  // namespace
 
 Attempt::Attempt(Exchange& exchange, const route::Match& match, const model::PodEntry& pod, Reserved reserved,
-                 const Outgoing& outgoing)
+                 const Outgoing& outgoing, metrics::Phase phase)
     : exchange_(exchange),
       pod_(pod),
       guard_(std::move(reserved.guard)),
@@ -27,41 +30,80 @@ Attempt::Attempt(Exchange& exchange, const route::Match& match, const model::Pod
       gauge_(
           exchange.shared.metrics->active_upstream(match.server_key, match.route_key, exchange.record.upstream_model)),
       outgoing_(outgoing),
-      call_(exchange, *match.server, pod) {}
+      call_(exchange, *match.server, pod),
+      phase_(phase),
+      started_(Steady::now()) {}
 
-// Reads the whole body of an answer that another pod may better, up to the limit.
-net::Task<Verdict> Attempt::keep(KeptAnswer& kept) {
-  std::string body;
+net::Task<bool> Attempt::read_body(base::Bytes* body, std::size_t limit) {
   auto& scratch = exchange_.session.context().scratch;
+  auto& input = call_.answer.input;
   call_.deadline().set_after(call_.limited(exchange_.shared.settings.stream_idle_timeout));
   bool complete = false, ended = false;
   while (!complete) {
     scratch.payload.clear();
     std::size_t used = 0;
-    const auto state = call_.answer.parser.parse_body(call_.answer.input.view(), scratch.payload, used);
-    for (const auto piece : scratch.payload) body += piece;
-    call_.answer.input.erase_front(used);
+    const auto state = call_.answer.parser.parse_body(input.view(), scratch.payload, used);
+    if (body != nullptr)
+      for (const auto piece : scratch.payload) body->append(piece);
+    input.erase_front(used);
     complete = state == http::BodyState::complete || (ended && call_.answer.parser.complete_at_eof());
-    if (complete || ended || state == http::BodyState::bad || body.size() > kept_answer_limit_bytes) break;
+    if (complete || ended || state == http::BodyState::bad) break;
+    if (body != nullptr && body->size() > limit) break;
     const auto got = co_await call_.read();
     if (got.status == Io::ok) {
-      call_.answer.input.append({exchange_.session.context().worker.scratch().data(), got.bytes});
+      input.append({exchange_.session.context().worker.scratch().data(), got.bytes});
     } else if (got.status == Io::eof) {
       ended = true;
     } else {
       break;
     }
   }
-  if (gone()) co_return Verdict::client_left;
-  if (!complete || body.size() > kept_answer_limit_bytes) co_return Verdict::next_pod;
+  call_.deadline().clear();
+  if (!complete || (body != nullptr && body->size() > limit)) co_return false;
   if (!ended) call_.give_back();
+  co_return true;
+}
+
+// An answer that another pod may better.
+net::Task<Asked> Attempt::keep(KeptAnswer& kept) {
+  base::Bytes body;
+  const bool whole = co_await read_body(&body, kept_answer_limit_bytes);
+  if (gone()) co_return Asked::client_left;
+  if (!whole) co_return Asked::next_pod;
   kept.answer = std::move(call_.answer);
   kept.answer.head = {};  // its views follow the bytes
   http::ResponseParser again;
   kept.usable = again.parse_head(kept.answer.bytes.view(), kept.answer.head).has_value();
-  kept.body = std::move(body);
+  kept.body = body.view();
   kept.pod = pod_.record->key();
-  co_return Verdict::next_pod;
+  co_return Asked::next_pod;
+}
+
+// The answer of a prefill pod: complete to its end, or the cache is not known to be there.
+net::Task<Asked> Attempt::collect() {
+  const bool whole = co_await read_body(collect_into_, prefill_answer_limit_bytes);
+  if (gone()) {
+    settle(End::client_left);
+    co_return Asked::client_left;
+  }
+  if (!whole) {
+    blame_pod();
+    call_.close();
+    settle(End::cut);
+    co_return Asked::next_pod;
+  }
+  settle(End::complete);
+  const auto coding = call_.answer.head.first(http::FieldName::content_encoding);
+  if (collect_into_ != nullptr && !coding.empty() && !http::equals_ignoring_case(coding, "identity")) {
+    std::string text;
+    if (!http::equals_ignoring_case(coding, "gzip") ||
+        http::gunzip(collect_into_->view(), prefill_answer_limit_bytes, base::Bytes::padding, text) !=
+            http::InflateResult::ok)
+      co_return Asked::next_pod;
+    collect_into_->truncate(0);
+    collect_into_->append(text);
+  }
+  co_return Asked::prefilled;
 }
 
 void Attempt::note_relayed_error() {
@@ -103,6 +145,7 @@ void Attempt::note_first_byte() {
 
 net::Task<Verdict> Attempt::relay() {
   auto& record = exchange_.record;
+  record.selected_pod = pod_.record->name();  // of a pair, the one that answers
   auto& session = exchange_.session;
   Relay relay(exchange_, call_.answer, !exchange_.inspection.ask_usage.empty());
   struct Completion {
@@ -154,31 +197,55 @@ net::Task<Verdict> Attempt::relay() {
   co_return Verdict::done;
 }
 
-net::Task<Verdict> Attempt::run(KeptAnswer& kept) {
+net::Task<Asked> Attempt::ask(KeptAnswer& kept) {
   auto& record = exchange_.record;
-  record.selected_pod = pod_.record->name();
+  (phase_ == metrics::Phase::prefill ? record.prefill_pod : record.selected_pod) = pod_.record->name();
   exchange_.shared.pipeline->attempt_started(exchange_.view(), exchange_.states, pod_.record->id());
   if (const auto error = co_await call_.exchange_heads(outgoing_)) {
     if (gone()) {
       call_.close();
       settle(End::client_left);
-      co_return Verdict::client_left;
+      co_return Asked::client_left;
     }
     if (error->source == Source::engine) blame_pod();
     log::v(2, "attempt {} on pod {} failed: {}", record.upstream_attempts, pod_.record->key(), error->detail);
-    co_return Verdict::next_pod;
+    co_return Asked::next_pod;
   }
   const int status = call_.answer.head.status;
-  record.upstream_status = status;
   if (status >= 500) blame_pod();
   if (status < 400) pass_.head_good();
+  if (phase_ == metrics::Phase::prefill && status / 100 == 2) co_return co_await collect();
+  record.upstream_status = status;
   if (worth_another_pod(status)) co_return co_await keep(kept);
-  co_return co_await relay();
+  call_.deadline().clear();
+  co_return Asked::answered;
 }
 
-// The total time-out says nothing about the pod: an answer may have been flowing all the time.
+net::Task<Verdict> Attempt::run(KeptAnswer& kept) {
+  switch (co_await ask(kept)) {
+    case Asked::answered:
+      co_return co_await relay();
+    case Asked::client_left:
+      co_return Verdict::client_left;
+    case Asked::prefilled:
+    case Asked::next_pod:
+      break;
+  }
+  co_return Verdict::next_pod;
+}
+
+void Attempt::observe_phase(End end) noexcept {
+  int status = call_.answer.head.status;
+  if (end == End::client_left) status = 499;
+  if (status == 0 || (end != End::complete && status < 400)) status = 500;
+  const auto took = std::chrono::duration<double>(Steady::now() - started_).count();
+  exchange_.shared.metrics->phase_took(exchange_.record, phase_, status, took);
+}
+
+// The total time-out says nothing about the pod: an answer may have been flowing all the time. Nor does an end that the
+// other pod of a pair is the reason of.
 void Attempt::blame_pod() {
-  if (!call_.out_of_total_time()) pass_.failed();
+  if (!call_.abandoned() && !call_.out_of_total_time()) pass_.failed();
 }
 
 void Attempt::settle(End end) noexcept {
@@ -206,6 +273,7 @@ void Attempt::settle(End end) noexcept {
       break;
   }
   exchange_.record.end = end;
+  if (phase_ != metrics::Phase::whole) observe_phase(end);
   if (!pod) return;
   Outcome outcome;
   outcome.end = end;

@@ -35,6 +35,8 @@ struct Settings {
       total_timeout{0}, client_head_timeout{15000}, client_body_timeout{30000}, client_idle_timeout{120000},
       client_write_timeout{60000}, upstream_idle_timeout{4000};
   std::uint64_t max_head_bytes = 64 * 1024, max_body_bytes = 64ULL << 20U, max_buffered_bytes = 1ULL << 30U;
+  /// A decode pod that has to compute at most so many tokens of a prompt works alone; 0: never.
+  std::int64_t pd_threshold_tokens = 0;
   std::chrono::milliseconds sample_max_age{5000};  ///< older load samples are unknown (decision 3.15)
   model::BreakerPolicy breaker;
 };
@@ -48,7 +50,8 @@ struct ProxyCounters {
   metrics::Counter* outcome_failed = nullptr;
   metrics::Counter* outcome_cut = nullptr;
   metrics::Counter* outcome_client_left = nullptr;
-  metrics::Counter* refused_heads = nullptr;  ///< answered before a head was understood
+  metrics::Counter* pd_decode_alone = nullptr;  ///< decode pods that were asked without a prefill pod
+  metrics::Counter* refused_heads = nullptr;    ///< answered before a head was understood
 };
 
 struct Shared {

@@ -74,7 +74,7 @@ net::Task<std::optional<Error>> EngineCall::connect() {
   deadline_.set_after(limited(std::min(settings.connect_timeout, header_limit)));
   auto [connect_ec] = co_await connecting_->async_connect({address, pod_.port}, net::as_result);
   auto socket = std::move(connecting_);
-  if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
+  if (gone()) co_return failure(Errc::cancelled, "nobody waits for the answer any more", true);
   if (late_) co_return failure(Errc::timeout, "connect timed out", true);
   // Out of descriptors, ports or memory on this side: the pod has no part in it.
   if (connect_ec == boost::asio::error::no_descriptors || connect_ec == boost::asio::error::no_buffer_space ||
@@ -105,7 +105,7 @@ net::Task<std::optional<Error>> EngineCall::handshake() {
     net::error_code ec = step.ec;
     if (step.status == Io::would_block) ec = co_await engine_->wait_readable();
     if (step.status == Io::would_block_write) ec = co_await engine_->wait_writable();
-    if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
+    if (gone()) co_return failure(Errc::cancelled, "nobody waits for the answer any more", true);
     if (late_) co_return failure(Errc::timeout, "TLS handshake timed out", true);
     if (ec || step.status == Io::error || step.status == Io::eof)
       co_return failure(Errc::tls, "TLS handshake failed: " + engine_->tls_failure(), true);
@@ -136,7 +136,7 @@ net::Task<std::optional<Error>> EngineCall::send(
     net::error_code ec = wrote.ec;
     if (wrote.status == Io::would_block) ec = co_await wait_for_room();
     if (wrote.status == Io::would_block_read) ec = co_await engine_->wait_readable();
-    if (gone()) co_return failure(Errc::cancelled, "client closed the connection", true);
+    if (gone()) co_return failure(Errc::cancelled, "nobody waits for the answer any more", true);
     if (late_) co_return failure(Errc::timeout, "time-out while the request was sent", true);
     if (cut_short_) break;
     // An engine may answer and close before it has read everything: its answer counts, if there is one.
@@ -212,7 +212,7 @@ net::Task<std::optional<Error>> EngineCall::receive_head() {
     }
     if (input.size() > engine_head_limit_bytes) co_return failure(Errc::bad_framing, "response head too large", false);
     const auto got = co_await read();
-    if (gone()) co_return failure(Errc::cancelled, "client closed the connection", nothing_came);
+    if (gone()) co_return failure(Errc::cancelled, "nobody waits for the answer any more", nothing_came);
     if (late_) co_return failure(Errc::timeout, "no response head in time", nothing_came);
     if (got.status == Io::eof)
       co_return failure(Errc::closed, "connection closed before the response head", nothing_came);

@@ -39,8 +39,13 @@ class EngineCall {
   void give_back();
   /// The engine stops working for nobody.
   void close() noexcept { engine_.reset(); }
-  /// Ends whatever is awaited: the client left, or nobody wants the answer any more.
+  /// Ends whatever is awaited: the client left.
   void wake();
+  /// The same because nobody wants the answer any more.
+  void abandon() {
+    abandoned_ = true;
+    wake();
+  }
 
   [[nodiscard]] net::Deadline& deadline() noexcept { return deadline_; }
   /// A limit cut down to what the total time-out leaves.
@@ -48,13 +53,14 @@ class EngineCall {
   [[nodiscard]] bool timed_out() const noexcept { return late_; }
   /// Timed out because the whole request's time was up.
   [[nodiscard]] bool out_of_total_time() const;
+  [[nodiscard]] bool abandoned() const noexcept { return abandoned_; }
 
   EngineAnswer answer;
 
  private:
   enum class Phase : std::uint8_t { connecting, sending, waiting };
 
-  [[nodiscard]] bool gone() const noexcept { return exchange_.session.client_left(); }
+  [[nodiscard]] bool gone() const noexcept { return abandoned_ || exchange_.session.client_left(); }
   net::Task<std::optional<Error>> connect();
   net::Task<std::optional<Error>> handshake();
   net::Task<std::optional<Error>> send(
@@ -71,7 +77,7 @@ class EngineCall {
   std::unique_ptr<net::Socket> connecting_;
   std::unique_ptr<net::Connection> engine_;
   Phase phase_ = Phase::connecting;
-  bool reused_ = false, late_ = false;
+  bool reused_ = false, late_ = false, abandoned_ = false;
   bool cut_short_ = false;  ///< the engine did not get the whole request: the connection serves no other
 };
 

@@ -2,47 +2,17 @@
 
 #include <algorithm>
 
-#include "http/forward_headers.hpp"
 #include "proxy/admit.hpp"
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
 #include "proxy/outgoing.hpp"
+#include "proxy/pause.hpp"
 
 namespace warmroute::proxy {
 namespace {
 
 using openai::ErrorKind;
 using Steady = model::RequestRecord::Steady;
-
-}  // namespace
-
-// The interval before a retry, cut short when the client leaves or the router drains.
-class Pause {
- public:
-  Pause(Exchange& exchange, std::chrono::milliseconds length)
-      : exchange_(exchange), length_(length), timer_(exchange.session.context().worker.io()) {}
-  net::Task<> wait() {
-    // In slices, so that a drain that begins meanwhile is noticed.
-    const auto until = net::Clock::now() + length_;
-    while (!cancelled_ && !exchange_.shared.draining.load(std::memory_order_relaxed) && net::Clock::now() < until) {
-      timer_.expires_at(std::min(until, net::Clock::now() + std::chrono::milliseconds(50)));
-      auto [ec] = co_await timer_.async_wait(net::as_result);
-      if (ec) co_return;  // cancelled: the client left, which the caller sees
-    }
-  }
-  void cancel() {
-    cancelled_ = true;
-    timer_.cancel();
-  }
-
- private:
-  Exchange& exchange_;
-  std::chrono::milliseconds length_;
-  net::Timer timer_;
-  bool cancelled_ = false;
-};
-
-namespace {
 
 void on_client_left(void* owner) {
   auto& current = *static_cast<Current*>(owner);
@@ -54,32 +24,6 @@ void on_client_left(void* owner) {
   } else if (current.attempt != nullptr) {
     current.attempt->wake();
   }
-}
-
-net::Task<> answer_kept(Exchange& exchange,
-                        KeptAnswer kept) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
-  auto& record = exchange.record;
-  const auto& head = kept.answer.head;
-  if (exchange.shared.draining.load(std::memory_order_relaxed)) exchange.keep_alive = false;
-  http::ResponseForwarding forwarding;
-  forwarding.request_id = exchange.request_id;
-  forwarding.date = http::http_date();
-  forwarding.framing = {http::Framing::Kind::length, kept.body.size()};
-  forwarding.close = !exchange.keep_alive;
-  forwarding.http10_keep_alive = exchange.head.version == 10 && exchange.keep_alive;
-  if (exchange.head.method == "HEAD") {
-    forwarding.framing = {};
-    forwarding.keep_content_length = true;
-  }
-  std::string out;
-  http::append_response_head(out, head, forwarding);
-  out += kept.body;
-  record.status = record.upstream_status = head.status;
-  record.error_type = record.metric_error_type = "upstream_response";
-  record.error_origin = "upstream";
-  record.error_message = "pod " + kept.pod + " returned HTTP " + std::to_string(head.status);
-  exchange.answered = true;
-  (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
 }
 
 // Another pod for a request whose pod failed: the next candidate, or, while the others are at their in-flight limit,

@@ -5,23 +5,29 @@
 
 namespace warmroute::proxy {
 
-Outgoing prepare(Exchange& exchange, const route::Match& match) {
+void rename_model(Exchange& exchange, const route::Match& match, std::vector<http::Edit>& edits) {
   auto& record = exchange.record;
-  auto& inspection = exchange.inspection;
   record.upstream_model = record.model;
-  exchange.edits = inspection.ask_usage;
-  if (!match.server->spec.model.empty() && !match.lora) {
-    record.upstream_model = match.server->spec.model;
-    std::string text = "\"";
-    openai::append_json_escaped(text, match.server->spec.model, false);
-    text += '"';
-    for (const auto& span : inspection.model_values) exchange.edits.push_back({span, text});
-  }
+  if (match.server->spec.model.empty() || match.lora) return;
+  record.upstream_model = match.server->spec.model;
+  std::string text = "\"";
+  openai::append_json_escaped(text, match.server->spec.model, false);
+  text += '"';
+  for (const auto& span : exchange.inspection.model_values) edits.push_back({span, text});
+}
+
+Outgoing prepare(Exchange& exchange, const route::Match& match) {
+  exchange.edits = exchange.inspection.ask_usage;
+  rename_model(exchange, match, exchange.edits);
+  return compose(exchange, exchange.edits);
+}
+
+Outgoing compose(Exchange& exchange, std::vector<http::Edit>& edits) {
   // A gzip body goes out as received unless something is spliced in.
-  const bool decoded = exchange.gzip && !exchange.edits.empty();
+  const bool decoded = exchange.gzip && !edits.empty();
   const auto original = decoded ? std::string_view(exchange.decoded) : exchange.body.view();
   Outgoing outgoing;
-  outgoing.body = http::splice(original, exchange.edits);
+  outgoing.body = http::splice(original, edits);
   http::RequestForwarding forwarding;
   forwarding.target = exchange.target;
   forwarding.request_id = exchange.request_id;

@@ -18,4 +18,9 @@ struct Outgoing {
 /// Sets record.upstream_model and exchange.edits on the way.
 [[nodiscard]] Outgoing prepare(Exchange& exchange, const route::Match& match);
 
+/// The two halves of it, for requests that are changed in more ways. Appends the edits that rename the model.
+void rename_model(Exchange& exchange, const route::Match& match, std::vector<http::Edit>& edits);
+/// `edits` are those of the readable body, are sorted, and outlive the result.
+[[nodiscard]] Outgoing compose(Exchange& exchange, std::vector<http::Edit>& edits);
+
 }  // namespace warmroute::proxy

@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace warmroute::proxy {
+
+PodView view_of(const model::PodEntry& entry, model::Clock::time_point now, const Settings& settings) {
+  const auto& record = *entry.record;
+  PodView view;
+  view.id = record.id();
+  view.name = record.key();
+  view.in_flight = record.in_flight();
+  view.load = record.fresh_sample(now, settings.sample_max_age);
+  view.loaded_models = *entry.loaded_models;
+  return view;
+}
+
 namespace {
 
 // What plugins see of the pods that may serve the request. False: some were left out because of their breaker.
@@ -24,13 +36,7 @@ bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<c
       all = false;
       continue;
     }
-    PodView view;
-    view.id = record.id();
-    view.name = record.key();
-    view.in_flight = record.in_flight();
-    view.load = record.fresh_sample(now, settings.sample_max_age);
-    view.loaded_models = *entry.loaded_models;
-    scratch.pods.push_back(view);
+    scratch.pods.push_back(view_of(entry, now, settings));
     scratch.pod_numbers.push_back(i);
   }
   return all;

@@ -17,6 +17,9 @@ struct Reserved {
   BreakerPass pass;
 };
 
+/// What plugins may see of a pod.
+[[nodiscard]] PodView view_of(const model::PodEntry& entry, model::Clock::time_point now, const Settings& settings);
+
 /// The candidates of one request, best first, and the reservation of the first of them.
 struct Pick {
   schedule::Decision decision;  ///< indices into server.pods; count 0: all were filtered out

@@ -7,6 +7,7 @@
 #include "proxy/finish.hpp"
 #include "proxy/forward.hpp"
 #include "proxy/local_answer.hpp"
+#include "proxy/pd_forward.hpp"
 
 namespace warmroute::proxy {
 namespace {
@@ -130,7 +131,11 @@ net::Task<> route_and_forward(Exchange& exchange) {  // NOLINT(cppcoreguidelines
     co_await answer_error(exchange, ErrorKind::no_pods, std::move(message));
     co_return;
   }
-  co_await forward(exchange, std::move(match));
+  if (match.server->spec.pd_group) {
+    co_await forward_pair(exchange, std::move(match));
+  } else {
+    co_await forward(exchange, std::move(match));
+  }
 }
 
 net::Task<> handle(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)

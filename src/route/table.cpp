@@ -85,8 +85,6 @@ void SnapshotTable::log_unsupported(const SnapshotTable* previous, const Warn& w
     const bool known = previous != nullptr && previous->notices_.contains(text);
     if (notices_.insert(text).second && !known && warn) warn(text);
   };
-  for (const auto& [key, server] : snapshot_->servers)
-    if (server->spec.pd_group) notice("ModelServer " + key + " uses pdGroup, which is not supported; it answers 503");
   for (const auto& route : routes_) {
     if (route.route->rate_limit)
       notice("ModelRoute " + route.key + " uses rateLimit, which is not supported; it answers 503");
@@ -121,8 +119,6 @@ Match SnapshotTable::resolve(const CompiledRoute& route, const CompiledTarget& t
     return refuse(Match::Kind::not_supported,
                   "ModelRoute " + route.key + " uses externalModelProviderName " + std::string(target.provider));
   if (!target.server) return refuse(Match::Kind::server_missing, target.key);
-  if (target.server->spec.pd_group)
-    return refuse(Match::Kind::not_supported, "ModelServer " + target.key + " uses pdGroup");
   match.kind = Match::Kind::matched;
   match.server = target.server;
   return match;

@@ -33,7 +33,7 @@ struct Match {
     matched,
     not_found,       ///< no route: 404 "route not found"
     server_missing,  ///< 404 "can't find model server: ns/n" (detail holds ns/n)
-    not_supported    ///< external provider, pdGroup, rateLimit: 503 (detail says what)
+    not_supported    ///< external provider, rateLimit: 503 (detail says what)
   };
   Kind kind = Kind::not_found;
   std::shared_ptr<const model::ModelRoute> route;

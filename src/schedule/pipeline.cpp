@@ -129,8 +129,10 @@ Pipeline::Pipeline(const std::vector<std::shared_ptr<Plugin>>& filters, const st
     if (role == nullptr) throw std::logic_error("not a score plugin");
     scorers_.push_back({role, add(plugin), weight, false});
   }
-  for (std::size_t i = 0; i < plugins_.size(); ++i)
+  for (std::size_t i = 0; i < plugins_.size(); ++i) {
     if (auto* role = dynamic_cast<PostRequest*>(plugins_[i].get())) hooks_.push_back({role, i, 1, false});
+    if (auto* role = dynamic_cast<KnowsPrefix*>(plugins_[i].get())) knowers_.push_back({role, i, 1, false});
+  }
   for (const auto& slot : hooks_)
     if (slot.plugin->follows_attempts()) followers_.push_back(slot);
 }
@@ -245,6 +247,13 @@ std::size_t Pipeline::prompt_bytes_wanted() const noexcept {
   std::size_t wanted = 0;
   for (const auto& plugin : plugins_) wanted = std::max(wanted, plugin->prompt_bytes_wanted());
   return wanted;
+}
+
+std::size_t Pipeline::held_bytes(const RequestView& request, States& states, PodId pod) const {
+  std::size_t held = 0;
+  for (const auto& slot : knowers_)
+    held = std::max(held, slot.plugin->held_bytes(request, states[slot.state].get(), pod));
+  return held;
 }
 
 bool Pipeline::has_scorers() const noexcept { return !scorers_.empty(); }

@@ -61,6 +61,9 @@ class Pipeline {
   /// What the score plugins say about their scores: name and explanation of those that explain anything.
   [[nodiscard]] Value::Map explain(const RequestView& request, std::span<const PodView> pods) const;
   [[nodiscard]] std::size_t prompt_bytes_wanted() const noexcept;
+  /// The most that a plugin knows the pod to hold of the prompt, in bytes; 0 without such a plugin.
+  [[nodiscard]] std::size_t held_bytes(const RequestView& request, States& states, PodId pod) const;
+  [[nodiscard]] bool knows_prefixes() const noexcept { return !knowers_.empty(); }
   [[nodiscard]] bool has_scorers() const noexcept;
   /// The lowest of all InFlightLimits; no_limit where there is none.
   [[nodiscard]] std::int64_t in_flight_limit() const noexcept { return in_flight_limit_; }
@@ -86,6 +89,7 @@ class Pipeline {
   std::vector<Slot<ScorePlugin>> scorers_;
   std::vector<Slot<PostRequest>> hooks_;
   std::vector<Slot<PostRequest>> followers_;  ///< those of hooks_ that follow attempts
+  std::vector<Slot<KnowsPrefix>> knowers_;
   Timing* timing_ = nullptr;
   std::int64_t in_flight_limit_ = no_limit;
 };

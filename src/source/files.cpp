@@ -222,8 +222,6 @@ config::Diagnostics check_resources(const std::string& path) {
         if (target && !target->external_provider_name.empty())
           not_supported(route.meta, "ModelRoute", "externalModelProviderName");
   }
-  for (const auto& server : parsed.documents.servers)
-    if (server.pd_group) not_supported(server.meta, "ModelServer", "pdGroup");
   return parsed.diagnostics;
 }
 

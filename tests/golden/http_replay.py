@@ -220,7 +220,7 @@ def _observe(router, response, state, engines, seen_before, lines_due, expect):
         "connection_after": state,
         "engine_saw": [{"engine": s.engine, "request_line": s.request_line,
                         "headers": [(n.lower(), v) for n, v in s.headers],
-                        "body": _json(s.body), "peer_closed": s.peer_closed_at is not None} for s in seen],
+                        "body": _json(s.body.replace(router.slot.prefix.encode(), b"127.0.1.")), "peer_closed": s.peer_closed_at is not None} for s in seen],
         "log": lines[0] if lines and expect.get("access_log_json") else (lines or None),
         "counters": counters_of(router),
     }

@@ -251,7 +251,7 @@ def bytes_from_engine(record, engine, index=0):
     return out
 
 
-def _answer_of(record, engine):
+def answer_of(record, engine):
     """(status, headers, body, complete) of an engine's first answer, or None when there is no head."""
     raw = bytes_from_engine(record, engine)
     if raw is None:
@@ -275,7 +275,7 @@ def engine_answer_is_relayed(record, request, expect):
         return False
     relayed = None
     for attempt, seen in enumerate(expect["engine_saw"], 1):
-        got = _answer_of(record, seen["engine"])
+        got = answer_of(record, seen["engine"])
         if got is None or not got[3] or 200 <= got[0] < 300:
             if got is not None and got[3]:
                 return False  # a good answer

@@ -22,10 +22,6 @@ def many(slot):
         world.route("mr-ext", "m-ext", "", rules="  rules:\n  - name: r\n    targetModels:\n"
                     "    - {externalModelProviderName: p}\n"),
         world.route("mr-rl", "m-rl", "ms-a") + "  rateLimit: {inputTokensPerUnit: 10, unit: hour}\n",
-        world.model_server("ms-pdg", "a").replace("matchLabels: {app: a}", "matchLabels: {app: a}\n"
-                                                  "    pdGroup: {groupKey: g, prefillLabels: {role: p},"
-                                                  " decodeLabels: {role: d}}"),
-        world.route("mr-pd", "m-pd", "ms-pdg"),
     )
 
 
@@ -97,7 +93,7 @@ def test_model_server_without_pods(table):
           "no available pods for model server: golden/ms-none", "pod_discovery")
 
 
-@pytest.mark.parametrize("model", ["m-ext", "m-rl", "m-pd"])
+@pytest.mark.parametrize("model", ["m-ext", "m-rl"])
 def test_what_is_not_built_is_never_ignored(table, model):
     check(table.router.chat(model), 503, "overloaded_error", "", "not_supported")
     assert table.asked() == []

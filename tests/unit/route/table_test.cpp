@@ -202,15 +202,14 @@ TEST_CASE("what this build lacks answers not_supported and is logged once") {
   CHECK(ask(*table, "limited").detail == "ModelRoute default/limited uses rateLimit");
   CHECK(ask(*table, "external").kind == Match::Kind::not_supported);
   CHECK(ask(*table, "external").detail == "ModelRoute default/external uses externalModelProviderName openai");
-  CHECK(ask(*table, "split").kind == Match::Kind::not_supported);
-  CHECK(ask(*table, "split").detail == "ModelServer default/pd uses pdGroup");
+  CHECK(ask(*table, "split").kind == Match::Kind::matched);
   CHECK(ask(*table, "gone").kind == Match::Kind::server_missing);
   CHECK(ask(*table, "gone").detail == "default/gone");
   CHECK(table->listed_models() == std::vector<std::string>{"limited", "split"});
 
-  CHECK(world.warnings.size() == 3);
+  CHECK(world.warnings.size() == 2);
   const auto next = world.build(table.get());
-  CHECK(world.warnings.size() == 3);
+  CHECK(world.warnings.size() == 2);
 }
 
 TEST_CASE("routes with parentRefs are skipped in default mode") {

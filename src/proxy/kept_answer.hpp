@@ -1,0 +1,23 @@
+#pragma once
+// The last complete answer of an engine that was not good enough to be relayed at once. It is the client's answer when
+// no other pod did better (decision 3.3).
+
+#include <string>
+
+#include "proxy/engine_call.hpp"
+#include "proxy/exchange.hpp"
+
+namespace warmroute::proxy {
+
+struct KeptAnswer {
+  EngineAnswer answer;
+  std::string body;
+  std::string pod;  ///< namespace/name
+  bool usable = false;
+};
+
+/// Sends it. `kept` is usable.
+net::Task<> answer_kept(Exchange& exchange,
+                        KeptAnswer kept);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+
+}  // namespace warmroute::proxy
