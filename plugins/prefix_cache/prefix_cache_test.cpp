@@ -18,6 +18,23 @@ TEST_CASE("prefix-cache: the pod that served the prompt scores 100, the others 0
   CHECK(fleet.entries() == 16);
 }
 
+TEST_CASE("prefix-cache: it knows how much of a prompt a pod holds", "[pd]") {
+  Fleet fleet(2);
+  const std::string prompt = text(1000);  // 15 blocks and a part
+  const auto held = [&](std::string_view asked, std::size_t pod) {
+    (void)fleet.scores(ask(asked));
+    return dynamic_cast<KnowsPrefix&>(*fleet.plugin).held_bytes(ask(asked), fleet.state.get(), fleet.pods[pod].id);
+  };
+  CHECK(held(prompt, 1) == 0);
+  fleet.serve(ask(prompt), fleet.pods[1].id);
+  CHECK(held(prompt, 1) == 1000);
+  CHECK(held(prompt, 0) == 0);
+  CHECK(held(prompt + text(500, 'z'), 1) == 15 * 64);
+  CHECK(held("", 1) == 0);
+  fleet.host.leave(fleet.pods[1].id);
+  CHECK(held(prompt, 1) == 0);
+}
+
 TEST_CASE("prefix-cache: a score is the matched share of the blocks, cut off") {
   Fleet fleet(1);
   const std::string prompt = text(2000);  // 32 blocks

@@ -203,8 +203,9 @@ class Common:
         made = self.two(pairs)
         made.p1a.answers = [NO[500], [{"reset": True}], NO[400], PREFILLED]
         made.d1a.answers = [GOOD]
-        for _ in range(3):
-            made.chat()
+        for number in range(3):  # different prompts, or the pair that served one would be preferred
+            made.chat(f"prompt {number}")
+        assert len(made.p1a.requests) == 3
         made.assert_settled()
         made.forget()
         assert made.chat("another prompt").status == 200  # no pod has this one

@@ -233,6 +233,15 @@ TEST_CASE("compat can stand in the file", "[router_config]") {
   CHECK(parse("compat: kthena").diagnostics.empty());
 }
 
+TEST_CASE("the threshold below which decode pods work alone", "[router_config][pd]") {
+  CHECK(parse("").config->pd_threshold_tokens == 0);
+  const auto given = parse("pdThresholdTokens: 64");
+  CHECK(given.config->pd_threshold_tokens == 64);
+  CHECK(given.diagnostics.empty());
+  CHECK_FALSE(parse("pdThresholdTokens: -1").config);
+  CHECK_FALSE(parse("pdThresholdTokens: many").config);
+}
+
 TEST_CASE("aliases and merge keys give arguments", "[router_config]") {
   const auto outcome = parse(
       "x: &a {maxWaitingRequests: 9}\ny: &b {args: *a}\nscheduler:\n  pluginConfig:\n  - name: one\n    args: *a\n"

@@ -182,9 +182,19 @@ int check_recorded_lines(const char* file) {
 
 }  // namespace
 
+TEST_CASE("the prefill pod of a pair stands behind the pod that answered", "[pd]") {
+  auto record = basic();
+  record.selected_pod = "d1";
+  CHECK(json_of(record).find("prefill_pod") == std::string::npos);
+  record.prefill_pod = "p1";
+  CHECK(json_of(record).find(R"("selected_pod":"d1","prefill_pod":"p1",)") != std::string::npos);
+  CHECK(text_of(record).find(" selected_pod=d1 prefill_pod=p1 ") != std::string::npos);
+}
+
 TEST_CASE("lines recorded from the Go router come out the same from the same fields") {
   CHECK(check_recorded_lines("errors.jsonl") > 70);
   CHECK(check_recorded_lines("success.jsonl") > 70);
+  CHECK(check_recorded_lines("pd.jsonl") > 40);
 }
 
 TEST_CASE("the timestamp is local, RFC 3339, trailing zeros trimmed") {

@@ -64,6 +64,20 @@ TEST_CASE("a served request counts as recorded by the Go router") {
   CHECK(has_line(text, duration + "_count{" + duration_labels + "} 2"));
 }
 
+TEST_CASE("the two phases of a pair have families of their own", "[pd]") {
+  auto registry = Registry::create();
+  auto metrics = RequestMetrics::create(*registry);
+  const auto record = served();
+  metrics->phase_took(record, Phase::prefill, 200, 0.2);
+  metrics->phase_took(record, Phase::prefill, 200, 0.2);
+  metrics->phase_took(record, Phase::decode, 500, 3);
+  const auto text = registry->serialize();
+  const std::string labels = R"({model="m-a",path="/v1/chat/completions",status_code=)";
+  CHECK(has_line(text, "kthena_router_request_prefill_duration_seconds_count" + labels + "\"200\"} 2"));
+  CHECK(has_line(text, "kthena_router_request_decode_duration_seconds_count" + labels + "\"500\"} 1"));
+  CHECK(text.find("decode_duration_seconds_count" + labels + "\"200\"") == std::string::npos);
+}
+
 TEST_CASE("names, types and labels of the request families are the recorded ones") {
   auto registry = Registry::create();
   auto metrics = RequestMetrics::create(*registry);
