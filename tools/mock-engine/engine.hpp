@@ -62,6 +62,7 @@ struct Counters {
   std::uint64_t query_tokens = 0;
   std::uint64_t hit_tokens = 0;
   std::uint64_t connections = 0;
+  std::uint64_t protocol_errors = 0;  ///< requests refused for their part in a prefill/decode pair
 };
 
 class Engine {

@@ -165,13 +165,13 @@ std::string Engine::state_json() const {
   std::string loras;
   for (const auto& lora : options_.loras) loras += (loras.empty() ? "" : ",") + json_string(lora);
   std::string out = fmt::format(
-      R"({{"name":{},"requests":{},"in_flight":{},"cancelled":{},"finished":{},"connections":{},"running":{},)"
+      R"({{"name":{},"requests":{},"in_flight":{},"cancelled":{},"finished":{},"connections":{},"protocol_errors":{},"running":{},)"
       R"("waiting":{},"prompt_tokens":{},"generated_tokens":{},"cache":{{"blocks":{},"capacity":{},"evictions":{},)"
       R"("query_tokens":{},"hit_tokens":{}}},"faults_left":{},"loras":[{}],"last_request":)",
       json_string(options_.name), counters.requests, counters.in_flight, counters.cancelled, counters.finished,
-      counters.connections, running, waiting, counters.prompt_tokens, counters.generated_tokens, blocks,
-      options_.cache_blocks * options_.ranks, evictions, counters.query_tokens, counters.hit_tokens, faults_.size(),
-      loras);
+      counters.connections, counters.protocol_errors, running, waiting, counters.prompt_tokens,
+      counters.generated_tokens, blocks, options_.cache_blocks * options_.ranks, evictions, counters.query_tokens,
+      counters.hit_tokens, faults_.size(), loras);
   if (last_request.method.empty()) {
     out += "null}";
   } else {

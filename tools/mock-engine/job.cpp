@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "http/inflate.hpp"
+#include "pd.hpp"
 #include "text.hpp"
 
 namespace warmroute::mock {
@@ -321,6 +322,11 @@ std::optional<Reply> read_job(Kind kind, const Request& request, const Engine& e
   if (kind != Kind::chat && kind != Kind::completions && kind != Kind::responses && kind != Kind::messages) {
     job.tokens = 0;
     job.stream = false;
+    return std::nullopt;
+  }
+  if (auto wrong = read_pd(root, engine.options(), job)) {
+    job.protocol_error = std::move(*wrong);
+    return error_reply(400, "protocol error: " + job.protocol_error);
   }
   return std::nullopt;
 }

@@ -27,6 +27,10 @@ struct Job {
   std::size_t choices = 1;           ///< n times the number of prompts
   std::string tool_name;             ///< non-empty: answer with a call of this tool
   std::string tool_arguments;        ///< JSON object
+  std::string room;                  ///< connector sglang: where the two engines meet
+  std::string bootstrap_host;        ///< likewise, of a decode request
+  bool remote_cache = false;         ///< a decode request whose prompt was computed by a prefill engine
+  std::string protocol_error;        ///< why the request was refused, if for its part in a pair
   bool base64 = false;               ///< embeddings encoding
   std::size_t dimensions = 8;
   std::size_t top_n = 0;  ///< rerank; 0: all

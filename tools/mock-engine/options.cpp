@@ -31,6 +31,19 @@ bool parse_options(int argc, const char* const* argv, Options& o, std::string& t
       ->check(CLI::NonNegativeNumber);
   app.add_option("--max-batch", o.max_batch, "running requests per rank")->check(CLI::Range(1, 1000000));
   app.add_option("--max-tokens", o.default_tokens, "answer length when the request sets none");
+  app.add_option("--pd-role", o.pd_role, "prefill or decode: half of a pair; requests are checked")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, PdRole>{
+              {"none", PdRole::none}, {"prefill", PdRole::prefill}, {"decode", PdRole::decode}},
+          CLI::ignore_case));
+  app.add_option("--pd-connector", o.pd_connector, "http, lmcache, nixl, mooncake or sglang")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, PdConnector>{{"http", PdConnector::http},
+                                                                             {"lmcache", PdConnector::lmcache},
+                                                                             {"nixl", PdConnector::nixl},
+                                                                             {"mooncake", PdConnector::mooncake},
+                                                                             {"sglang", PdConnector::sglang}},
+                                          CLI::ignore_case));
+  app.add_option("--bootstrap-port", o.bootstrap_port, "connector sglang: where prefill engines meet decode engines");
   app.add_option("--latency", latency_ms, "milliseconds added to every answer")->check(CLI::Range(0, 3600000));
   app.add_option("--keep-alive", keep_alive_s, "seconds before an idle connection is closed")
       ->check(CLI::Range(1, 86400));

@@ -9,6 +9,9 @@
 namespace warmroute::mock {
 
 enum class Dialect : std::uint8_t { vllm, sglang };
+/// Of a prefill/decode pair, and how the two are told about each other.
+enum class PdRole : std::uint8_t { none, prefill, decode };
+enum class PdConnector : std::uint8_t { http, lmcache, nixl, mooncake, sglang };
 
 struct Options {
   std::string bind = "127.0.0.1";
@@ -26,7 +29,10 @@ struct Options {
   std::size_t max_batch = 256;           ///< running requests per rank; the rest waits
   std::size_t default_tokens = 16;       ///< answer length when the request sets none
   std::chrono::milliseconds latency{0};
-  std::chrono::seconds keep_alive{5};  ///< idle connections are closed after this, as uvicorn does
+  PdRole pd_role = PdRole::none;
+  PdConnector pd_connector = PdConnector::http;
+  std::uint16_t bootstrap_port = 8998;  ///< connector sglang: prefill listens, decode connects there
+  std::chrono::seconds keep_alive{5};   ///< idle connections are closed after this, as uvicorn does
 };
 
 /// Fills `options`; false: print `text` and exit with `code`.

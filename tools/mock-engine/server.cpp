@@ -9,7 +9,9 @@
 #include "answer.hpp"
 #include "connection.hpp"
 #include "engine.hpp"
+#include "net/fetch.hpp"
 #include "net/task_group.hpp"
+#include "pd.hpp"
 #include "sender.hpp"
 #include "text.hpp"
 
@@ -20,6 +22,9 @@ namespace asio = boost::asio;
 using net::Task;
 
 constexpr std::string_view json_type = "application/json";
+constexpr std::string_view bootstrap_path = "/bootstrap/";
+constexpr std::chrono::milliseconds room_poll{5};
+constexpr std::chrono::seconds room_patience{30};
 
 class Server {
  public:
@@ -27,11 +32,13 @@ class Server {
       : io_(io),
         tasks_(io),
         acceptor_(io),
+        bootstrap_(io),
         sweep_timer_(io.get_executor()),
         signals_(io),
         engine_(std::move(options)) {}
 
   bool listen();
+  bool listen_on(net::Acceptor& acceptor, std::uint16_t port);
   void start();
 
  private:
@@ -61,7 +68,7 @@ class Server {
     bool done_ = false;
   };
 
-  Task<> accept();
+  Task<> accept(net::Acceptor& acceptor);
   Task<> sweep();
   Task<> serve(net::Socket socket);
   Task<bool> handle(Connection& c);
@@ -69,34 +76,41 @@ class Server {
   Task<bool> generate(Connection& c, const Fault& fault, const Job& job, RequestGuard& guard);
   Task<bool> stream(Connection& c, const Fault& fault, const Job& job, const Usage& usage, net::Clock::time_point start,
                     RequestGuard& guard);
+  Task<bool> serve_room(Connection& c);
+  Task<int> meet(Connection& c, const Job& job);
   [[nodiscard]] std::optional<Reply> simple_reply(const Request& request);
   [[nodiscard]] net::Clock::duration token_gap(const Request& request) const;
   void stop();
 
   net::io_context& io_;
   net::TaskGroup tasks_;
-  net::Acceptor acceptor_;
+  net::Acceptor acceptor_, bootstrap_;
   net::Timer sweep_timer_;
   asio::basic_signal_set<net::Executor> signals_;
   Engine engine_;
+  Rooms rooms_;
   std::list<Connection*> connections_;
   bool stopping_ = false;
 };
 
-bool Server::listen() {
+bool Server::listen_on(net::Acceptor& acceptor, std::uint16_t port) {
   net::error_code ec;
   const auto& options = engine_.options();
   const auto address = asio::ip::make_address(options.bind, ec);
-  const asio::ip::tcp::endpoint endpoint(address, options.port);
-  if (!ec) (void)acceptor_.open(endpoint.protocol(), ec);
-  if (!ec) (void)acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
-  if (!ec) (void)acceptor_.bind(endpoint, ec);
-  if (!ec) (void)acceptor_.listen(4096, ec);
-  if (ec) {
-    std::cerr << "mock-engine: cannot listen on " << options.bind << ':' << options.port << ": " << ec.message()
-              << '\n';
-    return false;
-  }
+  const asio::ip::tcp::endpoint endpoint(address, port);
+  if (!ec) (void)acceptor.open(endpoint.protocol(), ec);
+  if (!ec) (void)acceptor.set_option(asio::socket_base::reuse_address(true), ec);
+  if (!ec) (void)acceptor.bind(endpoint, ec);
+  if (!ec) (void)acceptor.listen(4096, ec);
+  if (ec) std::cerr << "mock-engine: cannot listen on " << options.bind << ':' << port << ": " << ec.message() << '\n';
+  return !ec;
+}
+
+bool Server::listen() {
+  const auto& options = engine_.options();
+  if (!listen_on(acceptor_, options.port)) return false;
+  const bool meets = options.pd_role == PdRole::prefill && options.pd_connector == PdConnector::sglang;
+  if (meets && !listen_on(bootstrap_, options.bootstrap_port)) return false;
   const auto port = acceptor_.local_endpoint().port();
   if (engine_.name().empty()) engine_.set_name("mock-" + std::to_string(port));
   std::cout << "listening on " << acceptor_.local_endpoint() << std::endl;  // flushed: scripts wait for this line
@@ -104,7 +118,8 @@ bool Server::listen() {
 }
 
 void Server::start() {
-  tasks_.spawn("accept", accept());
+  tasks_.spawn("accept", accept(acceptor_));
+  if (bootstrap_.is_open()) tasks_.spawn("bootstrap", accept(bootstrap_));
   tasks_.spawn("sweep", sweep());
   (void)signals_.add(SIGINT);
   (void)signals_.add(SIGTERM);
@@ -117,14 +132,15 @@ void Server::stop() {
   stopping_ = true;
   net::error_code ignored;  // it is going away
   (void)acceptor_.close(ignored);
+  (void)bootstrap_.close(ignored);
   sweep_timer_.cancel();
   for (Connection* c : connections_) c->abort();
 }
 
-Task<> Server::accept() {
+Task<> Server::accept(net::Acceptor& acceptor) {
   while (!stopping_) {
     net::Socket socket(io_);
-    auto [ec] = co_await acceptor_.async_accept(socket, net::as_result);
+    auto [ec] = co_await acceptor.async_accept(socket, net::as_result);
     if (stopping_) break;
     if (!ec) {
       tasks_.spawn("connection", serve(std::move(socket)));
@@ -189,6 +205,7 @@ Task<bool> Server::handle(Connection& c) {
       co_return co_await send(c, fault, *reply, nullptr);
     }
   }
+  if (c.request.path().starts_with(bootstrap_path)) co_return co_await serve_room(c);
   RequestGuard guard(engine_.counters);
   engine_.last_request = c.request;
   if (engine_.options().latency.count() > 0) {
@@ -209,6 +226,10 @@ Task<bool> Server::handle(Connection& c) {
     reply = error_reply(404, "Not Found");
   } else {
     reply = read_job(*kind, c.request, engine_, job);
+  }
+  if (!job.protocol_error.empty()) {
+    ++engine_.counters.protocol_errors;
+    std::cerr << "mock-engine " << engine_.name() << ": protocol error: " << job.protocol_error << std::endl;
   }
   if (reply) co_return co_await send(c, fault, *reply, &guard);
   co_return co_await generate(c, fault, job, guard);
@@ -241,10 +262,25 @@ Task<bool> Server::generate(Connection& c, const Fault& fault, const Job& job, R
   Slot slot(engine_, [&c] { c.wake(); });
   while (!slot.running())
     if (!co_await c.wait_until(net::Clock::time_point::max())) co_return false;
+  std::optional<Rooms::Stay> stay;
+  if (!job.room.empty() && engine_.options().pd_role == PdRole::prefill) stay.emplace(rooms_, job.room);
+  if (!job.bootstrap_host.empty()) {
+    if (const auto status = co_await meet(c, job); status != 200)
+      co_return status != 0 &&
+          co_await send(c, fault, error_reply(status, "no cache came from the prefill engine"), &guard);
+  }
+  // What another engine computed is in this one's cache now.
+  if (job.remote_cache || !job.bootstrap_host.empty())
+    for (const auto& prompt : job.prompts) engine_.keep_blocks(slot, job.model, prompt);
   const auto prefill = engine_.prefill(slot, job.model, job.prompts, net::Clock::now());
   const Usage usage{prefill.prompt_tokens, prefill.cached_tokens, job.tokens * job.choices};
   while (net::Clock::now() < prefill.done)
     if (!co_await c.wait_until(prefill.done)) co_return false;
+  if (stay) {
+    stay->room().computed = true;
+    while (!stay->room().fetched)
+      if (!co_await c.wait_until(net::Clock::now() + room_poll)) co_return false;
+  }
   if (job.tokens > 0) engine_.first_token(std::chrono::duration<double>(net::Clock::now() - arrived).count());
   if (job.stream) {
     if (!co_await stream(c, fault, job, usage, prefill.done, guard)) co_return false;
@@ -255,6 +291,7 @@ Task<bool> Server::generate(Connection& c, const Fault& fault, const Job& job, R
       if (!co_await c.wait_until(done)) co_return false;
     Reply reply;
     reply.body = whole_answer(job, usage);
+    add_transfer_params(reply.body, engine_.options(), job);
     if (!co_await send(c, fault, reply, &guard)) co_return false;
     if (gaps > 0)
       engine_.token_gap(std::chrono::duration<double>(net::Clock::now() - prefill.done).count() /
@@ -266,6 +303,53 @@ Task<bool> Server::generate(Connection& c, const Fault& fault, const Job& job, R
   if (text && job.choices == 1 && job.tool_name.empty() && !job.prompts.empty())
     engine_.keep_blocks(slot, job.model, job.prompts.front() + answer_text(job) + "<|im_end|>\n");
   co_return true;
+}
+
+/// A decode engine fetches the cache of a room: waits until it was computed.
+Task<bool> Server::serve_room(Connection& c) {
+  const std::string name(c.request.path().substr(bootstrap_path.size()));
+  const auto until = net::Clock::now() + room_patience;
+  Rooms::Room* room = rooms_.find(name);
+  while ((room == nullptr || !room->computed) && net::Clock::now() < until) {
+    if (!co_await c.wait_until(net::Clock::now() + room_poll)) co_return false;
+    room = rooms_.find(name);  // the prefill request may be the later one, or be over
+  }
+  Reply reply;
+  if (room != nullptr && room->computed) {
+    room->fetched = true;
+  } else {
+    reply = error_reply(404, "nobody is in this room");
+  }
+  co_return co_await send(c, Fault{}, reply, nullptr);
+}
+
+/// Fetches the cache from the prefill engine. \return 200, the status to answer, or 0: the client left.
+Task<int> Server::meet(Connection& c, const Job& job) {
+  struct Fetch {
+    explicit Fetch(net::io_context& io) : connection(io) {}
+    net::FetchConnection connection;
+    int status = 0;
+    bool done = false;
+  };
+  const auto fetch = std::make_shared<Fetch>(io_);
+  net::FetchRequest request;
+  request.ip = job.bootstrap_host;
+  request.port = engine_.options().bootstrap_port;
+  request.target = std::string(bootstrap_path) + job.room;
+  request.timeout = 2 * room_patience;
+  const auto run = [](std::shared_ptr<Fetch> shared, net::FetchRequest what) -> Task<> {
+    const auto got = co_await shared->connection.get(std::move(what));
+    shared->status = got && got->status == 200 ? 200 : 500;
+    shared->done = true;
+  };
+  tasks_.spawn("meet", run(fetch, std::move(request)));
+  while (!fetch->done) {
+    if (!co_await c.wait_until(net::Clock::now() + room_poll)) {
+      fetch->connection.cancel();
+      co_return 0;
+    }
+  }
+  co_return fetch->status;
 }
 
 Task<bool> Server::stream(Connection& c, const Fault& fault, const Job& job, const Usage& usage,
