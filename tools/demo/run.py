@@ -2,7 +2,7 @@
 """Four mock engines and the router in the foreground; Ctrl-C stops all. Needs only Python's standard library.
 
 PORT, METRICS_PORT and DEBUG_PORT change the router's ports, ENGINE_PORT the first engine's; BUILD_DIR names a build
-folder other than build/release.
+folder other than build/release. PD=1 makes two prefill/decode pairs of the engines, PD=CONNECTOR with that connector.
 """
 
 import ctypes
@@ -19,6 +19,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build" / "release"))
 ENGINES = 4
+CONNECTORS = ("http", "lmcache", "nixl", "mooncake", "sglang")
 PROMPT = ("You answer questions about the night sky for the visitors of a small observatory. Be friendly, give "
           "distances in light years, and never guess: say so when you do not know.")
 
@@ -55,8 +56,19 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def connector_from_env():
+    """None without PD."""
+    value = os.environ.get("PD", "")
+    if value in ("", "0"):
+        return None
+    if value != "1" and value not in CONNECTORS:
+        fail(f"PD={value} is neither 1 nor one of {', '.join(CONNECTORS)}")
+    return "nixl" if value == "1" else value
+
+
 class Demo:
     def __init__(self):
+        self.connector = connector_from_env()
         self.children = {}
         self.stopping = False
 
@@ -69,16 +81,21 @@ class Demo:
         endpoints = []
         port = port_from("ENGINE_PORT", 8001)
         for number in range(1, ENGINES + 1):
-            while not is_free(port, "127.0.0.1"):
+            name, address, extra = f"engine-{number}", "127.0.0.1", []
+            if self.connector:  # 1 and 2 are a group, 3 and 4 another; an address each, for the bootstrap port
+                role = "decode" if number % 2 == 0 else "prefill"
+                name, address = f"{role}-{(number + 1) // 2}", f"127.0.0.{10 + number}"
+                dialect = "sglang" if self.connector == "sglang" else "vllm"
+                extra = ["--pd-role", role, "--pd-connector", self.connector, "--engine", dialect, "--bind", address]
+            while not is_free(port, address):
                 port += 1
-            name = f"engine-{number}"
             engine = self.spawn(name, [BUILD / "tools/mock-engine/mock-engine", "--port", port, "--name", name,
                                        "--model", "demo", "--max-tokens", 32, "--prefill-tokens-per-second", 2000,
-                                       "--decode-tokens-per-second", 60], stdout=subprocess.PIPE, text=True)
+                                       "--decode-tokens-per-second", 60, *extra], stdout=subprocess.PIPE, text=True)
             line = engine.stdout.readline()
             if not line.startswith("listening on "):
                 fail(f"{name} did not start")
-            endpoints.append(f"127.0.0.1:{port}")
+            endpoints.append(f"{address}:{port}")
             port += 1
         return endpoints
 
@@ -86,11 +103,23 @@ class Demo:
         folder = ROOT / "build" / "demo"
         folder.mkdir(parents=True, exist_ok=True)
         resources = folder / "resources.yaml"
-        template = (pathlib.Path(__file__).parent / "demo.yaml").read_text(encoding="utf-8")
-        resources.write_text(template.replace("@ENDPOINTS@", ", ".join(f'"{e}"' for e in endpoints)), encoding="utf-8")
+        if self.connector:
+            text = self.pd_resources(endpoints)
+        else:
+            text = (pathlib.Path(__file__).parent / "demo.yaml").read_text(encoding="utf-8")
+            text = text.replace("@ENDPOINTS@", ", ".join(f'"{e}"' for e in endpoints))
+        resources.write_text(text, encoding="utf-8")
         self.spawn("router", [BUILD / "warmroute", "--resources", resources, "--config",
                               ROOT / "config/routerConfiguration.yaml", "--port", self.port, "--metrics-port",
                               self.metrics_port, "--debug-port", self.debug_port])
+
+    def pd_resources(self, endpoints):
+        text = (pathlib.Path(__file__).parent / "pd.yaml").read_text(encoding="utf-8")
+        for number, endpoint in enumerate(endpoints, 1):
+            text = text.replace(f"@ENDPOINT{number}@", f'"{endpoint}"')
+        if self.connector == "sglang":  # inferred from the engine
+            return text.replace("  kvConnector: {type: @CONNECTOR@}\n", "").replace("@ENGINE@", "SGLang")
+        return text.replace("@CONNECTOR@", self.connector).replace("@ENGINE@", "vLLM")
 
     def wait_ready(self):
         deadline = time.monotonic() + 20
@@ -120,7 +149,29 @@ class Demo:
             if not all(is_free(port, address) for address in addresses):
                 fail(f"port {port} is taken; choose another: make run {name}={port + 1}")
 
+    def print_pd_summary(self, endpoints):
+        url = f"http://localhost:{self.port}"
+        print(f"""
+warmroute is ready: {url}/v1    model: demo    prefill/decode with connector {self.connector}
+  engines   {'  '.join(f'{name} {e}' for name, e in zip((n for n in self.children if n != 'router'), endpoints))}
+
+Send this from another terminal; a decode engine answers, and the line of the access log below names both pods:
+
+  curl -si {url}/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{{"model":"demo","messages":[{{"role":"system","content":"{PROMPT}"}},{{"role":"user","content":"How far is Vega?"}}]}}' \\
+    | grep -oiE 'x-mock-engine: .*|"cached_tokens":[0-9]+'
+
+How long each part took:
+
+  curl -s http://localhost:{self.metrics_port}/metrics | grep -E '(prefill|decode)_duration_seconds_(sum|count)'
+
+Ctrl-C stops all.
+""", flush=True)
+
     def print_summary(self, endpoints):
+        if self.connector:
+            self.print_pd_summary(endpoints)
+            return
         url = f"http://localhost:{self.port}"
         print(f"""
 warmroute is ready: {url}/v1    model: demo
