@@ -96,6 +96,13 @@ class Common:
             assert seen.headers.get("X-Hop") is None
             assert json.loads(seen.body)["model"] == "lora"
 
+    def test_packed_body_is_unpacked_where_it_is_changed(self, pairs):
+        made = self.two(pairs)
+        made.router.request("POST", "/v1/chat/completions", gzip.compress((CHAT + ',"n":1}').encode()),
+                            [("Content-Type", "application/json"), ("Content-Encoding", "gzip")])
+        for seen in (made.p1a.requests[0], made.d1a.requests[0]):
+            assert (json.loads(seen.body)["n"], seen.headers.get("Content-Encoding")) == (1, None)
+
     @pytest.mark.parametrize("name", FAILURES)
     def test_failed_prefill_tries_the_next_pair(self, pairs, name):
         made = self.two(pairs)
