@@ -41,7 +41,7 @@ PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool ma
     : exchange_(exchange), server_(server), may_skip_prefill_(may_skip_prefill) {
   constexpr int tries_unchanged = 3, tries = 16;
   for (int i = 0; i < tries; ++i) {
-    schedule();
+    decide();
     first_ = choose();
     if (!first_) return;
     // Another worker may have chosen the same pods meanwhile: then the scores are old.
@@ -52,7 +52,7 @@ PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool ma
   }
 }
 
-void PairPlan::schedule() {
+void PairPlan::decide() {
   auto& pods = exchange_.session.context().scratch.pods;
   const auto& shared = exchange_.shared;
   const auto now = model::Clock::now();

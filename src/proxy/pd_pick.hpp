@@ -34,7 +34,7 @@ class PairPlan {
   void decode_failed() { ++at_; }
 
  private:
-  void schedule();
+  void decide();
   /// The first pair from `at_` on, not reserved yet; moves `at_` to it.
   [[nodiscard]] std::optional<Pair> choose();
   /// \param unchanged only while the pod has as many requests in flight as the scheduler saw.
