@@ -208,7 +208,7 @@ class Common:
 
     def test_both_pods_are_free_again_after_failures(self, pairs):
         made = self.two(pairs)
-        made.p1a.answers = [NO[500], [{"reset": True}], NO[400], PREFILLED]
+        made.p1a.answers = [NO[500], NO[429], NO[400], PREFILLED]
         made.d1a.answers = [GOOD]
         for number in range(3):  # different prompts, or the pair that served one would be preferred
             made.chat(f"prompt {number}")
