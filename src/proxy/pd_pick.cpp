@@ -11,7 +11,7 @@ namespace {
 /// The groups without the pods whose breaker admits nothing now. \return false: no pod was left out, `out` is not used.
 bool without_failing(const Settings& settings, const model::ServerEntry& server, std::vector<model::PdGroupPods>& out) {
   if (!settings.breaker.enabled()) return false;
-  const auto now = model::Clock::now();
+  const auto now = net::coarse_now();  // the clock of BreakerPass::enter()
   const auto failing = [&](std::uint32_t index) {
     const auto& breaker = server.pods[index].record->breaker();
     return !breaker.closed() && !breaker.admits(settings.breaker, now, base::random64());
@@ -41,6 +41,7 @@ PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool ma
     : exchange_(exchange), server_(server), may_skip_prefill_(may_skip_prefill) {
   constexpr int tries_unchanged = 3, tries = 16;
   for (int i = 0; i < tries; ++i) {
+    if (i + 1 == tries) forced_ = true;  // others took every probe's place
     decide();
     first_ = choose();
     if (!first_) return;
