@@ -1,22 +1,20 @@
 # syntax=docker/dockerfile:1
-FROM debian:bookworm-slim AS build
+# The image has no shell and no package manager: the programs, the libraries they load, CA certificates, time zones.
+# For the same bytes again give DEBIAN by digest and SNAPSHOT (tools/image/packages.sh).
+ARG DEBIAN=debian:bookworm-slim
+FROM ${DEBIAN} AS build
+ARG SNAPSHOT=""
 WORKDIR /src
 COPY tools/install-deps.sh tools/
-RUN tools/install-deps.sh && rm -rf /var/lib/apt/lists/*
+COPY tools/image/packages.sh tools/image/
+RUN tools/image/packages.sh "$SNAPSHOT"
 COPY . .
-RUN cmake --preset release -DWR_TESTS=OFF \
- && cmake --build build/release --target warmroute mock-engine \
- && cd build/release && cpack -G DEB
+ARG SOURCE_DATE_EPOCH=0
+RUN tools/image/build.sh /image
 
-# The package brings the libraries it needs, both programs and the name kthena-router.
-FROM debian:bookworm-slim
-COPY --from=build /src/build/release/*.deb /tmp/
-RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends /tmp/*.deb \
- && rm -rf /var/lib/apt/lists/* /tmp/*.deb \
- && mkdir /etc/config && ln -s /etc/warmroute/routerConfiguration.yaml /etc/config/ \
- && ln -s /usr/bin/kthena-router /kthena-router \
- && warmroute --version && mock-engine --version
+FROM scratch
+COPY --from=build /image/ /
 USER 65532:65532
 EXPOSE 8080 9090
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/usr/bin/warmroute", "healthcheck"]
 ENTRYPOINT ["/usr/bin/warmroute"]

@@ -16,7 +16,7 @@ help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
 	@echo "make run PD=1         the same with prefill/decode pairs; PD=sglang, PD=http ... for another connector"
 	@echo "make test             release build and all tests"
-	@echo "make test-cluster     chart and image; builds helm from source at the first run, which takes minutes"
+	@echo "make test-cluster     chart and image; compiles again for the image, and helm at the first run"
 	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"

@@ -1,10 +1,13 @@
-// Parse, check, run; exit codes: 0 after an orderly end, 255 when the start failed, 2 for wrong usage.
+// Parse, check, run; exit codes: 0 after an orderly end, 255 when the start failed, 2 for wrong usage. The one command
+// besides, healthcheck, has its own.
 
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
 #include "app/check.hpp"
+#include "app/healthcheck.hpp"
 #include "app/lifecycle.hpp"
 #include "app/options.hpp"
 #include "app/router.hpp"
@@ -53,6 +56,7 @@ int serve(const app::Options& options) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   ::tzset();  // once, while there is one thread: localtime_r relies on it
+  if (argc > 1 && std::string_view(argv[1]) == "healthcheck") return app::healthcheck(argc, argv);
   const auto parsed = app::parse_command_line(argc, argv);
   if (!parsed.options) {
     std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);

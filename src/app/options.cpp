@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int usage_exit = 2;  // as Go's flag package
+constexpr int usage_exit = 2;      // as Go's flag package
 constexpr int invalid_exit = 255;  // as klog.Fatal
 
 /// Ends the parsing: what is printed, and the exit code.
@@ -145,6 +145,7 @@ class CommandLine {
         "Other:\n"
         "  -h, --help                                this text\n"
         "  --version                                 the version\n"
+        "  healthcheck [FLAG...]                     ask the router with these flags for /healthz: exit code 0 or 1\n"
         "\n"
         "Durations: 300ms, 1m30s. Sizes: bytes, or with KiB, MiB, GiB. A boolean flag: --check or --check=false.\n"
         "Each flag of Configuration, Clients and engines, Time-outs and Limits, and --bind-address, can be given as\n"
