@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from conftest import CHART
+from support.helm import CHART
 
 TEXT, NUMBER, TRUTH, MAP, LIST, OBJECT = "string", "integer", "boolean", "map", "array", "object"
 DNS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

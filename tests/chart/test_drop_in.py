@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 import yaml
-from conftest import CHART, NAMESPACE, RELEASE, SOURCE, VALUES
+from support.helm import CHART, NAMESPACE, RELEASE, SOURCE, VALUES
 
 NETWORKING = "networking.kthenaRouter."
 SELECTOR = {"app.kubernetes.io/component": "kthena-router", "app.kubernetes.io/name": "networking",
@@ -222,7 +222,10 @@ def test_refused(helm, arguments, told):
 
 def test_numbers_given_as_text(render):
     """kthena's templates take them; so do these."""
-    assert render("default", "--set-string", NETWORKING + "port=8088").args["port"] == "8088"
+    objects = render("default", "--set-string", f"{NETWORKING}port=8088,{NETWORKING}debugPort=0,{NETWORKING}replicas=2")
+    assert objects.args["port"] == "8088"
+    assert "debug-port" not in objects.args
+    assert objects.deployment["spec"]["replicas"] == 2
 
 
 def test_versions_are_the_programs():

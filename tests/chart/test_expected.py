@@ -1,4 +1,7 @@
-"""Each values file of values/ renders to what is saved in expected/, and passes helm's own checks."""
+"""Each values file of values/ renders to what is saved in expected/, and passes helm's own checks.
+
+WR_UPDATE_EXPECTED=1 writes expected/ anew.
+"""
 
 import difflib
 import os
@@ -6,7 +9,7 @@ import pathlib
 import re
 
 import pytest
-from conftest import CHART, NAMESPACE, VALUES
+from support.helm import CHART, NAMESPACE, VALUES
 
 NAMES = sorted(path.stem for path in VALUES.glob("*.yaml"))
 EXPECTED = pathlib.Path(__file__).parent / "expected"

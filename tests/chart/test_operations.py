@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import yaml
-from conftest import CHART, NAMESPACE, RELEASE, SOURCE, VALUES, Objects
+from support.helm import CHART, NAMESPACE, RELEASE, SOURCE, VALUES, Objects
 
 NAMES = sorted(path.stem for path in VALUES.glob("*.yaml"))
 
