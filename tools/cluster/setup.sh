@@ -40,16 +40,16 @@ install_module() {
     find_go
     echo "setup: building $1 $2, which takes minutes" >&2
     partial=$(mktemp -d "$cache/.$1.XXXXXX")
+    trap 'rm -rf "$partial"' EXIT
+    trap 'exit 1' INT TERM
     if ! GOBIN=$partial GOFLAGS= GOTOOLCHAIN=local CGO_ENABLED=0 \
       "$go" install -trimpath -ldflags "-s -w ${4:-}" "$3@$2" >"$partial/log" 2>&1; then
       cat "$partial/log" >&2
-      rm -rf "$partial"
       exit 1
     fi
-    rm "$partial/log"
     mkdir -p "$folder"
     mv "$partial/$1" "$folder/$1"
-    rmdir "$partial"
+    rm -rf "$partial"
   fi
   echo "$folder"
 }
@@ -58,7 +58,7 @@ install_module() {
 for tool; do
   case $tool in
     helm)
-      # As in helm's own builds; without the last two, `helm template` takes the cluster for Kubernetes 1.20.
+      # As in helm's own builds; without the others, `helm template` takes the cluster for Kubernetes 1.20.
       install_module helm "$helm_version" helm.sh/helm/v3/cmd/helm \
         "-X helm.sh/helm/v3/internal/version.version=$helm_version
          -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=33

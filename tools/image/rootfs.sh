@@ -7,6 +7,7 @@ set -eu
 [ $# -eq 2 ] || { echo "usage: $0 BUILD FOLDER" >&2; exit 2; }
 build=$1
 root=$2
+source=$(cd "$(dirname "$0")/../.." && pwd)
 user=65532
 [ ! -e "$root" ] || { echo "rootfs: $root is there already" >&2; exit 1; }
 umask 022
@@ -32,7 +33,7 @@ ln -s usr/bin/kthena-router "$root/kthena-router"
 mkdir -p "$root/etc/warmroute" "$root/usr/share/doc/warmroute"
 cp "$stage/etc/warmroute/routerConfiguration.yaml" "$root/etc/warmroute/"
 ln -s /etc/warmroute/routerConfiguration.yaml "$root/etc/config/routerConfiguration.yaml"
-cp LICENSE "$root/usr/share/doc/warmroute/copyright"
+cp "$source/LICENSE" "$root/usr/share/doc/warmroute/copyright"
 
 # package PATH: the Debian package that PATH belongs to. dpkg knows some by their place before /lib became /usr/lib.
 package() {
