@@ -11,6 +11,15 @@ from support.router import SLOW, wait_for
 from support.wire import request_bytes
 
 
+def stop_listening(listener):
+    """A close alone leaves the address taken while a thread waits in accept()."""
+    try:
+        listener.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    listener.close()
+
+
 class BlackHole:
     """Accepts no connection and refuses none: its queue is full, so the kernel drops what comes."""
 
@@ -124,7 +133,7 @@ def test_failures_while_the_body_is_sent_are_retried_with_the_whole_body(stack, 
     made.router.start()
     for number in range(4):
         assert made.router.post("/v1/completions", big(number), timeout=20).text == "good"
-    stuck.listener.close()
+    stop_listening(stuck.listener)
     assert stuck.large == 4
     assert [seen.body for seen in made.engines[1].requests] == [big(n).replace(b"m-a", b"real-a", 1) for n in range(4)]
 
@@ -190,7 +199,7 @@ def test_an_early_answer_is_relayed_though_the_body_was_not_read(stack, how):
         response = made.router.post("/v1/completions", big(), timeout=10 * SLOW)
         assert (response.status, response.text) == ((200, "whole") if how == "goes on" else (413, "large"))
         assert how == "goes on" or engine.posts == count  # a connection with half a request serves no other
-    engine.listener.close()
+    stop_listening(engine.listener)
 
 
 STALLS = {
