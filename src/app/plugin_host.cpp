@@ -1,8 +1,10 @@
 #include "app/plugin_host.hpp"
 
-#include <array>
 #include <functional>
 #include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/rng.hpp"
@@ -14,26 +16,52 @@ std::string full_name(std::string_view name) {
   return name.starts_with("warmroute_") ? std::string(name) : "kthena_router_" + std::string(name);
 }
 
-// Children of one family by model: each request asks for the same few, so a small direct-mapped table of the thread
-// stands in front of the registry's lock. `Child` is a reference into the registry, which outlives the threads that
-// count.
-template <class Child, class Make>
-Child& child_for(const void* family, std::string_view model, const Make& make) {
-  struct Entry {
-    const void* family = nullptr;
-    std::string model;
-    Child* child = nullptr;
-  };
-  thread_local std::array<Entry, 256> table;
-  const auto slot =
-      (std::hash<std::string_view>()(model) + reinterpret_cast<std::uintptr_t>(family) / 16 * 31) % table.size();
-  auto& entry = table[slot];
-  if (entry.family != family || entry.model != model) {
-    entry.child = &make();
-    entry.model = model;
-    entry.family = family;
+// What one thread has already looked up in the registry, which outlives the threads that count. Labels are names of the
+// configuration, so there are few; names of routes that went stay until the limit is reached.
+class ModelChildren {
+ public:
+  /// `family` and `part` say which child of the model's it is.
+  template <class Child, class Make>
+  Child& get(std::string_view model, const void* family, unsigned part, const Make& make) {
+    if (last_ == nullptr || last_name_ != model) find(model);
+    for (const auto& known : *last_)
+      if (known.family == family && known.part == part) return *static_cast<Child*>(known.child);
+    Child& child = make();
+    last_->push_back({family, part, &child});
+    return child;
   }
-  return *entry.child;
+
+ private:
+  struct Known {
+    const void* family;
+    unsigned part;
+    void* child;
+  };
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  };
+  static constexpr std::size_t limit = 64 * 1024;
+
+  // Consecutive calls are about one request.
+  void find(std::string_view model) {
+    auto found = by_model_.find(model);
+    if (found == by_model_.end()) {
+      if (by_model_.size() >= limit) by_model_.clear();
+      found = by_model_.emplace(std::string(model), std::vector<Known>()).first;
+    }
+    last_name_ = found->first;
+    last_ = &found->second;
+  }
+
+  std::unordered_map<std::string, std::vector<Known>, Hash, std::equal_to<>> by_model_;
+  std::string_view last_name_;
+  std::vector<Known>* last_ = nullptr;
+};
+
+ModelChildren& children_of_thread() {
+  thread_local ModelChildren children;
+  return children;
 }
 
 class Counters final : public CounterByModel {
@@ -41,9 +69,12 @@ class Counters final : public CounterByModel {
   Counters(metrics::Registry& registry, std::string name, std::string help)
       : registry_(registry), name_(std::move(name)), help_(std::move(help)) {}
   void add(std::string_view model, double amount) noexcept override {
-    child_for<metrics::Counter>(this, model, [&]() -> metrics::Counter& {
-      return registry_.counter(name_, help_, {{"model", std::string(model)}});
-    }).add(amount);
+    children_of_thread()
+        .get<metrics::Counter>(model, this, 0,
+                               [&]() -> metrics::Counter& {
+                                 return registry_.counter(name_, help_, {{"model", std::string(model)}});
+                               })
+        .add(amount);
   }
 
  private:
@@ -56,9 +87,12 @@ class Histograms final : public HistogramByModel {
   Histograms(metrics::Registry& registry, std::string name, std::string help, std::span<const double> bounds)
       : registry_(registry), name_(std::move(name)), help_(std::move(help)), bounds_(bounds.begin(), bounds.end()) {}
   void observe(std::string_view model, double value) noexcept override {
-    child_for<metrics::Histogram>(this, model, [&]() -> metrics::Histogram& {
-      return registry_.histogram(name_, help_, bounds_, {{"model", std::string(model)}});
-    }).observe(value);
+    children_of_thread()
+        .get<metrics::Histogram>(model, this, 0,
+                                 [&]() -> metrics::Histogram& {
+                                   return registry_.histogram(name_, help_, bounds_, {{"model", std::string(model)}});
+                                 })
+        .observe(value);
   }
 
  private:
@@ -106,29 +140,15 @@ void PluginHost::start_background() {
 }
 
 void PluginHost::plugin_took(std::string_view model, std::string_view plugin, Role role, double seconds) noexcept {
-  // Each request asks for the same few children: a small direct-mapped table in front of the registry's lock.
-  struct Entry {
-    std::string model;
-    const char* plugin = nullptr;
-    Role role = Role::filter;
-    metrics::Histogram* histogram = nullptr;
-  };
-  thread_local std::array<Entry, 256> table;
-  const auto slot = (std::hash<std::string_view>()(model) + reinterpret_cast<std::uintptr_t>(plugin.data()) / 8 * 31 +
-                     static_cast<std::size_t>(role)) %
-                    table.size();
-  auto& entry = table[slot];
-  if (entry.plugin != plugin.data() || entry.role != role || entry.model != model) {
-    entry.histogram = &registry_.histogram("kthena_router_scheduler_plugin_duration_seconds",
-                                           "Time a scheduler plugin took for one request", metrics::buckets_plugins,
-                                           {{"model", std::string(model)},
-                                            {"plugin", std::string(plugin)},
-                                            {"type", role == Role::filter ? "filter" : "score"}});
-    entry.model = model;
-    entry.plugin = plugin.data();
-    entry.role = role;
-  }
-  entry.histogram->observe(seconds);
+  auto& histogram = children_of_thread().get<metrics::Histogram>(
+      model, plugin.data(), role == Role::filter ? 1 : 2, [&]() -> metrics::Histogram& {
+        return registry_.histogram("kthena_router_scheduler_plugin_duration_seconds",
+                                   "Time a scheduler plugin took for one request", metrics::buckets_plugins,
+                                   {{"model", std::string(model)},
+                                    {"plugin", std::string(plugin)},
+                                    {"type", role == Role::filter ? "filter" : "score"}});
+      });
+  histogram.observe(seconds);
 }
 
 }  // namespace warmroute::app

@@ -1,6 +1,7 @@
 #pragma once
-// A small map from label values to series for one thread: open addressing, bounded; when it is full it starts anew.
+// A map from label values to series for one thread: open addressing, bounded; when it is full it starts anew.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -36,14 +37,15 @@ class KeyBuilder {
 template <class Value>
 class KeyCache {
  public:
-  static constexpr std::size_t slots = 512;
-  static constexpr std::size_t limit = 384;
+  /// Beyond this many it starts anew: configurations with more combinations of labels in use pay a look into the
+  /// registry now and then.
+  static constexpr std::size_t limit = 48 * 1024;
 
   [[nodiscard]] Value* find(std::string_view key) noexcept {
     if (table_.empty()) return nullptr;
     const std::size_t hash = hash_of(key);
-    for (std::size_t i = hash % slots;; i = (i + 1) % slots) {
-      Entry& entry = table_[i];
+    for (std::size_t i = hash;; ++i) {
+      Entry& entry = at(i);
       if (!entry.used) return nullptr;
       if (entry.hash == hash && entry.key == key) return &entry.value;
     }
@@ -51,13 +53,9 @@ class KeyCache {
   /// The key must not be there. Values found before may be gone afterwards.
   Value& insert(std::string_view key, Value value) {
     if (size_ >= limit) clear();
-    table_.resize(slots);
-    const std::size_t hash = hash_of(key);
-    std::size_t i = hash % slots;
-    while (table_[i].used) i = (i + 1) % slots;
-    table_[i] = Entry{true, hash, std::string(key), std::move(value)};
+    if (size_ >= table_.size() / 4 * 3) grow();
     ++size_;
-    return table_[i].value;
+    return place(Entry{true, hash_of(key), std::string(key), std::move(value)});
   }
   void clear() noexcept {
     table_.clear();
@@ -72,6 +70,21 @@ class KeyCache {
     std::string key;
     Value value;
   };
+  // Sizes are powers of two.
+  [[nodiscard]] Entry& at(std::size_t i) noexcept { return table_[i & (table_.size() - 1)]; }
+  Value& place(Entry entry) {
+    std::size_t i = entry.hash;
+    while (at(i).used) ++i;
+    at(i) = std::move(entry);
+    return at(i).value;
+  }
+  void grow() {
+    std::vector<Entry> old(std::max(first_size, table_.size() * 2));
+    old.swap(table_);
+    for (Entry& entry : old)
+      if (entry.used) (void)place(std::move(entry));
+  }
+  static constexpr std::size_t first_size = 256;
   static std::size_t hash_of(std::string_view key) noexcept { return std::hash<std::string_view>{}(key); }
 
   std::vector<Entry> table_;

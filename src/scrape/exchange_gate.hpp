@@ -51,11 +51,16 @@ class ExchangeGate {
  private:
   class Waiter {
    public:
-    Waiter(ExchangeGate& gate, net::Timer& timer) : gate_(gate), timer_(timer) { gate_.waiters_.push_back(this); }
+    Waiter(ExchangeGate& gate, net::Timer& timer)
+        : gate_(gate), timer_(timer), place_(gate.waiters_.insert(gate.waiters_.end(), this)) {}
     Waiter(const Waiter&) = delete;
     Waiter& operator=(const Waiter&) = delete;
-    ~Waiter() { gate_.waiters_.remove(this); }
+    ~Waiter() {
+      if (in_line_) gate_.waiters_.erase(place_);
+    }
+    /// Was taken out of the line.
     void give(PermitGuard permit) {
+      in_line_ = false;
       permit_ = std::move(permit);
       timer_.cancel();
     }
@@ -65,6 +70,8 @@ class ExchangeGate {
     ExchangeGate& gate_;
     net::Timer& timer_;
     PermitGuard permit_;
+    std::list<Waiter*>::iterator place_;
+    bool in_line_ = true;
   };
 
   void release() {
