@@ -27,6 +27,12 @@ HeadEnd::State HeadEnd::feed(std::string_view data) noexcept {
   return State::need_more;
 }
 
+namespace {
+
+constexpr std::size_t usual_fields = 16;
+
+}  // namespace
+
 namespace detail {
 
 template <bool IsRequest>
@@ -76,7 +82,7 @@ class BeastParser final : public beast::http::basic_parser<IsRequest> {
 }  // namespace detail
 
 template <bool IsRequest>
-MessageParser<IsRequest>::MessageParser() : parser_(std::make_unique<detail::BeastParser<IsRequest>>()) {}
+MessageParser<IsRequest>::MessageParser() = default;
 template <bool IsRequest>
 MessageParser<IsRequest>::~MessageParser() = default;
 template <bool IsRequest>
@@ -89,6 +95,8 @@ Result<void> MessageParser<IsRequest>::parse_head(std::string_view bytes, Head& 
   constexpr auto side = IsRequest ? Source::client : Source::engine;
   constexpr auto retry = IsRequest ? Retry::never : Retry::next_pod;
   out.clear();
+  if (out.fields.capacity() == 0) out.fields.reserve(usual_fields);
+  parser_ = std::make_unique<detail::BeastParser<IsRequest>>();
   parser_->head = &out;
   if constexpr (!IsRequest) parser_->skip(answers_head);
   beast::error_code ec;
@@ -124,6 +132,7 @@ bool has_bare_line_feed(std::string_view framing) noexcept {
 template <bool IsRequest>
 BodyState MessageParser<IsRequest>::parse_body(std::string_view data, Pieces& pieces, std::size_t& used) {
   used = 0;
+  if (parser_ == nullptr) return BodyState::bad;
   if (parser_->is_done()) return BodyState::complete;
   const auto first_piece = pieces.size();
   parser_->pieces = &pieces;
@@ -153,7 +162,8 @@ BodyState MessageParser<IsRequest>::parse_body(std::string_view data, Pieces& pi
 
 template <bool IsRequest>
 bool MessageParser<IsRequest>::complete_at_eof() {
-  if (parser_->is_done()) return true;
+  if (complete()) return true;
+  if (parser_ == nullptr) return false;
   beast::error_code ec;
   parser_->put_eof(ec);
   return !ec;
@@ -161,7 +171,7 @@ bool MessageParser<IsRequest>::complete_at_eof() {
 
 template <bool IsRequest>
 bool MessageParser<IsRequest>::complete() const noexcept {
-  return parser_->is_done();
+  return parser_ != nullptr && parser_->is_done();
 }
 
 template class MessageParser<true>;

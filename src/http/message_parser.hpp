@@ -60,7 +60,7 @@ class MessageParser {
   [[nodiscard]] bool complete() const noexcept;
 
  private:
-  std::unique_ptr<detail::BeastParser<IsRequest>> parser_;
+  std::unique_ptr<detail::BeastParser<IsRequest>> parser_;  ///< null until there is a head
 };
 
 using RequestParser = MessageParser<true>;

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <optional>
@@ -44,7 +43,7 @@ IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
 
 // The state of the one wait for readability. It outlives the connection while the reactor still holds the handler.
 struct Connection::Watch {
-  using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<Executor>, void()>::handler_type;
+  using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<Executor>, void(Waited)>::handler_type;
 
   bool pending = false;  // a wait is with the reactor
   bool ready = false;    // reported, not yet consumed
@@ -57,7 +56,7 @@ struct Connection::Watch {
     if (waiter) {
       auto handler = std::move(*waiter);
       waiter.reset();
-      std::move(handler)();
+      std::move(handler)(Waited{closed});
     } else if (on_readable != nullptr) {
       on_readable(owner);
     }
@@ -148,17 +147,19 @@ void Connection::arm() {
   });
 }
 
-Task<error_code> Connection::wait_readable() {
-  if (watch_->closed) co_return boost::asio::error::operation_aborted;
-  if (ssl_ && SSL_pending(ssl_.get()) > 0) co_return error_code{};
-  if (!watch_->ready) {
-    if (!watch_->pending) arm();
-    const auto watch = watch_;
-    co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<Executor>, void()>(
-        [](auto handler, Watch* state) { state->waiter.emplace(std::move(handler)); }, use_task, watch.get());
-    if (watch->closed) co_return boost::asio::error::operation_aborted;
-  }
-  co_return error_code{};
+namespace {
+
+Task<Waited> at_once(Waited result) { co_return result; }
+
+}  // namespace
+
+// Not a coroutine itself: one frame less for each wait.
+Task<Waited> Connection::wait_readable() {
+  if (watch_->closed) return at_once({true});
+  if (watch_->ready || (ssl_ && SSL_pending(ssl_.get()) > 0)) return at_once({false});
+  if (!watch_->pending) arm();
+  return boost::asio::async_initiate<const boost::asio::use_awaitable_t<Executor>, void(Waited)>(
+      [](auto handler, Watch* state) { state->waiter.emplace(std::move(handler)); }, use_task, watch_.get());
 }
 
 Task<error_code> Connection::wait_writable() {

@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <boost/asio/error.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,15 @@ struct IoResult {
   error_code ec;
 };
 
+/// What a wait for readability came to: true when the connection was closed meanwhile.
+struct Waited {
+  bool closed = false;
+  explicit operator bool() const noexcept { return closed; }
+  operator error_code() const noexcept {  // NOLINT(google-explicit-constructor): beside waits that have more to say
+    return closed ? error_code(boost::asio::error::operation_aborted) : error_code();
+  }
+};
+
 class Connection {
  public:
   /// What happens when the connection becomes readable while nobody awaits it. Called on the worker from the top of
@@ -47,8 +57,8 @@ class Connection {
   /// May write less than asked. At most 64 pieces are taken.
   [[nodiscard]] IoResult try_write(std::span<const iovec> pieces) noexcept;
 
-  /// Waits until a read may find something, the peer closed, or close() was called (error operation_aborted).
-  Task<error_code> wait_readable();
+  /// Waits until a read may find something, the peer closed, or close() was called.
+  Task<Waited> wait_readable();
   Task<error_code> wait_writable();
 
   /// Starts waiting for readability without a coroutine. Readability that was seen and not consumed by try_read is

@@ -87,8 +87,13 @@ net::Task<net::IoResult> read_more(Exchange& exchange,
   }
 }
 
+Taken take(Exchange& exchange) {
+  return exchange.head.framing.kind == http::Framing::Kind::chunked ? take_chunked(exchange) : take_length(exchange);
+}
+
+// Reads until there is nothing more to take.
 net::Task<std::optional<Refusal>> receive(
-    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+    Exchange& exchange, Taken taken) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   const bool chunked = exchange.head.framing.kind == http::Framing::Kind::chunked;
   auto& session = exchange.session;
   const auto timeout = exchange.shared.settings.client_body_timeout;
@@ -99,8 +104,8 @@ net::Task<std::optional<Refusal>> receive(
     net::Deadline& deadline;
     ~ClearDeadline() { deadline.clear(); }
   } const clear{session.client_deadline()};
-  for (;;) {
-    switch (chunked ? take_chunked(exchange) : take_length(exchange)) {
+  for (;; taken = take(exchange)) {
+    switch (taken) {
       case Taken::complete:
         co_return std::nullopt;
       case Taken::bad:
@@ -164,8 +169,9 @@ net::Task<std::optional<openai::Refusal>> read_body(
     if (!co_await exchange.session.write_all("HTTP/1.1 100 Continue\r\n\r\n"))
       co_return Refusal{ErrorKind::body_interrupted, "client closed the connection"};
   }
-  auto refusal = co_await receive(exchange);
-  if (refusal) co_return refusal;
+  if (const auto taken = take(exchange); taken != Taken::complete) {
+    if (auto refusal = co_await receive(exchange, taken)) co_return refusal;
+  }
   exchange.body_unread = false;
   co_return decode_gzip(exchange);
 }

@@ -202,7 +202,6 @@ net::Task<std::optional<Error>> EngineCall::receive_head() {
       answer.bytes.truncate(0);
       answer.bytes.append(input.view().substr(0, end.size()));
       input.erase_front(end.size());
-      answer.parser = http::ResponseParser();
       auto parsed = answer.parser.parse_head(answer.bytes.view(), answer.head, exchange_.head.method == "HEAD");
       if (!parsed) co_return parsed.error();
       if (answer.head.status == 101) co_return failure(Errc::bad_framing, "engine switched protocols", false);

@@ -152,7 +152,8 @@ net::Task<> handle(Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-refe
   const bool has_body = framing.kind == http::Framing::Kind::chunked || framing.length > 0;
   exchange.body_unread = has_body;
   if (session.over_limit()) exchange.keep_alive = false;
-  if (co_await answer_locally(exchange)) co_return;
+  const bool inference = exchange.head.method == "POST" && exchange.logged;
+  if (!inference && co_await answer_locally(exchange)) co_return;
   if (session.over_limit()) {
     count_refusal(exchange, ErrorKind::overloaded);
     co_await answer_error(exchange, ErrorKind::overloaded, "the router has too many connections");
