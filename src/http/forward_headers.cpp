@@ -56,7 +56,15 @@ void append_number(std::string& out, std::uint64_t number) {
 }
 
 void append_field(std::string& out, std::string_view name, std::string_view value) {
-  out.append(name).append(": ").append(value).append("\r\n");
+  const auto from = out.size();
+  out.resize(from + name.size() + value.size() + 4);
+  auto* to = out.data() + from;
+  to = std::copy(name.begin(), name.end(), to);
+  *to++ = ':';
+  *to++ = ' ';
+  to = std::copy(value.begin(), value.end(), to);
+  *to++ = '\r';
+  *to = '\n';
 }
 
 bool is_request_id(const Field& field) noexcept {
@@ -140,10 +148,15 @@ void append_uuid(std::string& out) {
   std::array<std::uint64_t, 2> words = {base::random64(), base::random64()};
   words[0] = (words[0] & ~0xf000ULL) | 0x4000ULL;                // version 4
   words[1] = (words[1] & ~(0xc0ULL << 56U)) | (0x80ULL << 56U);  // variant 1
-  for (std::size_t nibble = 0; nibble < 32; ++nibble) {
-    if (nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20) out += '-';
-    out += hex[(words[nibble / 16] >> (60 - 4 * (nibble % 16))) & 0xfU];
+  std::array<char, 36> text;
+  auto* to = text.data();
+  for (std::size_t byte = 0; byte < 16; ++byte) {
+    if (byte == 4 || byte == 6 || byte == 8 || byte == 10) *to++ = '-';
+    const auto value = words[byte / 8] >> (56 - 8 * (byte % 8)) & 0xffU;
+    *to++ = hex[value >> 4U];
+    *to++ = hex[value & 0xfU];
   }
+  out.append(text.data(), text.size());
 }
 
 std::string_view http_date() {

@@ -39,11 +39,15 @@ Error judge_coding(std::string_view value, const Refuse& refuse) {
   return refuse("Transfer-Encoding is not exactly \"chunked\"");
 }
 
+bool misplaced_in_host(char c) noexcept {
+  return c == ' ' || c == '\t' || c == ',' || c == '/' || c == '@' || c == '?' || c == '#' || c == '\\';
+}
+
 Result<void> check_request_host(const Head& head, int hosts, const Refuse& refuse) {
   if (hosts > 1) return refuse("more than one Host header");
   if (hosts == 0 && head.version == 11) return refuse("missing Host header");
   const auto host = head.first(FieldName::host);
-  if (host.find_first_of(" \t,/@?#\\") != std::string_view::npos) return refuse("malformed Host header");
+  if (std::any_of(host.begin(), host.end(), misplaced_in_host)) return refuse("malformed Host header");
   return {};
 }
 

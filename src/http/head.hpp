@@ -47,7 +47,12 @@ struct Head {
   [[nodiscard]] std::string_view first(std::string_view name) const noexcept;
 };
 
-[[nodiscard]] bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept;
+/// Of equally long texts.
+[[nodiscard]] bool same_letters(std::string_view a, std::string_view b) noexcept;
+[[nodiscard]] inline bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept {
+  // Letters differ in bit 0x20 only, and most names in their first one.
+  return a.size() == b.size() && (a.empty() || ((a.front() ^ b.front()) & ~0x20) == 0) && same_letters(a, b);
+}
 /// A comma-separated list holds the token.
 [[nodiscard]] bool list_holds(std::string_view list, std::string_view token) noexcept;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <ctime>
 #include <iterator>
 
@@ -14,6 +15,10 @@ using model::RequestRecord;
 using Steady = RequestRecord::Steady;
 
 void append_int(std::string& out, std::int64_t value) {
+  if (value >= 0 && value < 10) {
+    out += static_cast<char>('0' + value);
+    return;
+  }
   const fmt::format_int text(value);
   out.append(text.data(), text.size());
 }
@@ -113,11 +118,27 @@ constexpr auto plain_in_json = [](unsigned char byte) {
 
 constexpr auto plain_in_text = [](unsigned char byte) { return byte >= 0x20 && byte < 0x7f; };
 
-/// Moves the leading bytes that need no escape from `text` to `out`.
+bool printable_word(const char* eight) noexcept {
+  constexpr std::uint64_t ones = 0x0101010101010101U, high = 0x80 * ones;
+  std::uint64_t word = 0;
+  std::memcpy(&word, eight, 8);
+  // A byte below 0x20 borrows, one of 0x7f or more carries or has the bit already.
+  return (((word - 0x20 * ones) | (word + ones) | word) & high) == 0;
+}
+
+/// How many of the first bytes are printable ASCII, seen eight at a time.
+std::size_t printable_words(std::string_view text) noexcept {
+  std::size_t length = 0;
+  while (length + 8 <= text.size() && printable_word(text.data() + length)) length += 8;
+  const bool only_tail = length + 8 > text.size() && text.size() >= 8;
+  return only_tail && printable_word(text.data() + (text.size() - 8)) ? text.size() : length;
+}
+
+/// Moves the leading bytes that need no escape from `text` to `out`. `skip` of them are known to need none.
 template <class Plain>
-void append_plain(std::string& out, std::string_view& text, Plain plain) {
-  const auto special =
-      std::find_if_not(text.begin(), text.end(), [&](char c) { return plain(static_cast<unsigned char>(c)); });
+void append_plain(std::string& out, std::string_view& text, Plain plain, std::size_t skip = 0) {
+  const auto special = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(skip), text.end(),
+                                        [&](char c) { return plain(static_cast<unsigned char>(c)); });
   const auto length = static_cast<std::size_t>(special - text.begin());
   out.append(text.substr(0, length));
   text.remove_prefix(length);
@@ -158,7 +179,7 @@ void append_json_string(std::string& out, std::string_view text) {
 /// bytes that are not UTF-8. A backslash stays as it is, as in the Go router's lines.
 void append_text_value(std::string& out, std::string_view text) {
   while (!text.empty()) {
-    append_plain(out, text, plain_in_text);
+    append_plain(out, text, plain_in_text, printable_words(text));
     if (text.empty()) break;
     const auto byte = static_cast<unsigned char>(text.front());
     const std::size_t length = utf8_length(text);
@@ -256,9 +277,12 @@ class TextFields {
     append_int(out_, value);
   }
   void begin(std::string_view key) {
-    out_ += ' ';
-    out_ += key;
-    out_ += '=';
+    const auto from = out_.size();
+    out_.resize(from + key.size() + 2);
+    auto* to = out_.data() + from;
+    *to++ = ' ';
+    to = std::copy(key.begin(), key.end(), to);
+    *to = '=';
   }
 
  private:

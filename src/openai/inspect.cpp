@@ -192,6 +192,7 @@ bool read_stream(JsonIndex& json, const TopLevel& top, PathLabel path, Inspectio
 
 bool read_prompt(JsonIndex& json, const TopLevel& top, const InspectOptions& options, Inspection& out,
                  Refusal& refusal) {
+  out.prompt.reserve(std::min(options.prompt_bytes, json.text().size()) + 64);
   PromptOutput output{out.prompt, out.media};
   PromptRenderer renderer(json, options.prompt_bytes, output);
   const auto end = options.compat ? renderer.render_compat(top.prompt) : renderer.render(top.prompt);

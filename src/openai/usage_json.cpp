@@ -1,6 +1,7 @@
 #include "openai/usage_json.hpp"
 
 #include <charconv>
+#include <cstring>
 
 #include "openai/either_byte.hpp"
 #include "openai/json_index.hpp"
@@ -161,6 +162,60 @@ bool read_usage_event(std::string_view json, Protocol protocol, UsageEvent& out)
 bool read_usage_object(std::string_view json, Protocol protocol, Usage& out) {
   JsonIndex& index = thread_index();
   return index.index(json) && index.at(0) == '{' && read_usage(index, 0, protocol, out);
+}
+
+namespace {
+
+std::string_view skip_space(std::string_view text) noexcept {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\n' || text.front() == '\r' || text.front() == '\t'))
+    text.remove_prefix(1);
+  return text;
+}
+
+// Behind the last member name `usage` and its colon; empty when there is none. Inside a string the quotes of the
+// pattern would be escaped, so what is found with a colon behind it is a name. Searched from the end, where engines
+// put it.
+std::string_view behind_last_usage_name(std::string_view text) noexcept {
+  static constexpr std::string_view name = "\"usage\"";
+  if (text.size() < name.size()) return {};
+  for (std::size_t at = text.size() - name.size() + 1; at-- > 0;) {
+    if (text[at] != '"' || std::memcmp(text.data() + at, name.data(), name.size()) != 0) continue;
+    const auto rest = skip_space(text.substr(at + name.size()));
+    if (rest.starts_with(':')) return rest.substr(1);
+  }
+  return {};
+}
+
+// Reads on from inside a value, outside of strings. \return offset behind the bracket that closes `depth` levels, or
+// npos.
+std::size_t close_levels(std::string_view text, std::size_t from, int depth) noexcept {
+  for (std::size_t i = from; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i)
+        if (text[i] == '\\') ++i;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == '}' || c == ']') && --depth == 0) {
+      return i + 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+bool JsonUsageCapture::read_whole(std::string_view body, Protocol protocol, Usage& usage) {
+  const auto tail = skip_space(behind_last_usage_name(body));
+  if (!tail.starts_with('{') || !skip_space(body).starts_with('{')) return false;
+  const auto object_end = close_levels(tail, 0, 0);
+  if (object_end > capture_limit) return false;
+  const auto body_end = close_levels(tail, object_end, 1);
+  if (body_end == std::string_view::npos || !skip_space(tail.substr(body_end)).empty()) return false;
+  Usage found;
+  if (!read_usage_object(tail.substr(0, object_end), protocol, found) || found.total_tokens <= 0) return false;
+  usage = found;
+  return true;
 }
 
 void JsonUsageCapture::feed(std::string_view piece, Protocol protocol, Usage& usage) {

@@ -40,6 +40,9 @@ void merge_usage(Usage& into, const Usage& from, Protocol protocol);
 class JsonUsageCapture {
  public:
   void feed(std::string_view piece, Protocol protocol, Usage& usage);
+  /// The same for a body that is there as a whole, without walking through all of it: looks for the last `usage` and
+  /// makes sure that the body's own object ends with it. \return false: not decided, feed() it.
+  [[nodiscard]] static bool read_whole(std::string_view body, Protocol protocol, Usage& usage);
 
   /// A larger usage object is not read.
   static constexpr std::size_t capture_limit = std::size_t{16} * 1024;

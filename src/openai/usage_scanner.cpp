@@ -79,14 +79,15 @@ std::string_view event_data(std::string_view event, std::string& joined, bool& d
 UsageScanner::UsageScanner(Protocol protocol, BodyKind kind, bool remove_usage_event)
     : protocol_(protocol), kind_(kind), remove_(remove_usage_event && kind == BodyKind::event_stream) {}
 
-void UsageScanner::feed(std::string_view chunk, std::vector<std::string_view>& out) {
+void UsageScanner::feed(std::string_view chunk, std::vector<std::string_view>& out, bool last) {
   reset(sent_);
   if (chunk.empty()) return;
+  const bool whole = last && !handed_out_;
   handed_out_ = true;
   if (!remove_) out.push_back(chunk);
   if (kind_ == BodyKind::event_stream) {
     feed_events(chunk, out);
-  } else if (kind_ == BodyKind::json) {
+  } else if (kind_ == BodyKind::json && !(whole && JsonUsageCapture::read_whole(chunk, protocol_, usage_))) {
     capture_.feed(chunk, protocol_, usage_);
   }
 }

@@ -24,7 +24,8 @@ class UsageScanner {
   /// Takes the next payload bytes and appends to `out` what is to be sent now: views into `chunk` or into held
   /// bytes, valid until the next call. Without remove_usage_event that is always exactly `chunk`. With it, an event is
   /// held back until its end is seen or it exceeds hold_limit.
-  void feed(std::string_view chunk, std::vector<std::string_view>& out);
+  /// \param last the body ends with this chunk.
+  void feed(std::string_view chunk, std::vector<std::string_view>& out, bool last = false);
   /// The body ended (cleanly or not): appends what is still held.
   void finish(std::vector<std::string_view>& out);
 

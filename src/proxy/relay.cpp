@@ -110,15 +110,15 @@ Relay::Step Relay::take(std::string_view data, bool& flush_due) {
   scratch.out.clear();
   std::size_t used = 0;
   const auto state = answer_.parser.parse_body(data, scratch.payload, used);
+  const bool complete = state == http::BodyState::complete;
   if (scratch.payload.size() == 1) {
-    scanner_.feed(scratch.payload.front(), scratch.out);
+    scanner_.feed(scratch.payload.front(), scratch.out, complete);
   } else if (!scratch.payload.empty()) {
     // What the scanner hands out lives until its next call: several chunks of one read go in as one.
     scratch.joined.clear();
     for (const auto piece : scratch.payload) scratch.joined += piece;
-    scanner_.feed(scratch.joined, scratch.out);
+    scanner_.feed(scratch.joined, scratch.out, complete);
   }
-  const bool complete = state == http::BodyState::complete;
   if (complete) {
     if (may_hold_ && !scratch.out.empty()) {  // finish() ends the life of the views that feed() gave
       emit(false, flush_due);

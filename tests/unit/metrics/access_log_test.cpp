@@ -261,6 +261,24 @@ TEST_CASE("no client forges a line or breaks the JSON") {
   CHECK(text.find('\n') == std::string::npos);
 }
 
+TEST_CASE("a byte that needs an escape is found at every place") {
+  auto record = basic();
+  for (const char bad : {'\x1f', '\x7f', '\x80', '\xff', '\n'}) {
+    for (std::size_t size = 1; size < 27; ++size) {
+      for (std::size_t at = 0; at < size; ++at) {
+        std::string model(size, '~');
+        model[at] = bad;
+        record.model = model;
+        const auto text = text_of(record);
+        const auto shown = text.substr(text.find("model_name=") + 11, at + 2);
+        CAPTURE(size, at, static_cast<int>(bad));
+        CHECK(shown == std::string(at, '~') + (bad == '\n' ? "\\n" : shown.substr(at)));
+        CHECK(text.find(bad) == std::string::npos);
+      }
+    }
+  }
+}
+
 TEST_CASE("ill-formed UTF-8 is replaced byte by byte, well-formed kept") {
   auto record = basic();
   const auto model_json = [&](std::string_view model) {

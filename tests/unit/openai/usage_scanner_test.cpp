@@ -1,6 +1,8 @@
 #include "openai/usage_scanner.hpp"
 
 #include <catch2/catch.hpp>
+#include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,10 @@ Run run(Protocol protocol, BodyKind kind, bool remove, const std::vector<std::st
   UsageScanner scanner(protocol, kind, remove);
   Run result;
   std::vector<std::string_view> out;
-  for (const std::string_view piece : pieces) {
-    const std::string copy(piece);  // a buffer of its own, so that reading beyond it is seen by the sanitizer
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::string copy(pieces[i]);  // a buffer of its own, so that reading beyond it is seen by the sanitizer
     out.clear();
-    scanner.feed(copy, out);
+    scanner.feed(copy, out, i + 1 == pieces.size());
     std::string now;
     for (const std::string_view view : out) now.append(view);
     if (!remove) CHECK(now == copy);
@@ -284,13 +286,49 @@ TEST_CASE("usage of a JSON body is found without keeping the body") {
         std::string("{\"usage\":[" + usage_json + "]}"), std::string("{\"usage\":\"x\"}"),
         std::string("{\"usages\":1}"), std::string("{\"usage\":{\"prompt_tokens\":1.5}}"),
         std::string("{\"usage\":{\"total_tokens\":0}}"), std::string("{\"usag\\u0065\":" + usage_json + "}"),
-        std::string("{\"usage\" " + usage_json + "}"), std::string("{} {" + member + "}"),
-        std::string("{\"usage\":{\"prompt_tokens\":1"), std::string("}}}{"), std::string("<html>\"usage\":{}")}) {
+        std::string("{\"usage\" " + usage_json + "}"), std::string("{\"usage\":{\"prompt_tokens\":1"),
+        std::string("}}}{"), std::string("<html>\"usage\":{}")}) {
     check(none, {});
   }
+  check_same(run(Protocol::openai, BodyKind::json, false, {"{} ", "{" + member + "}"}),
+             {"{} {" + member + "}", {}, false});
   const std::string large =
       "{\"usage\":{\"x\":\"" + std::string(JsonUsageCapture::capture_limit, 'x') + "\"}," + member + "}";
   check_same(run(Protocol::openai, BodyKind::json, false, {large}), {large, usage(7, 2), false});
+}
+
+TEST_CASE("a whole body and its pieces say the same") {
+  std::mt19937 random(7);
+  const auto pick = [&](std::size_t bound) { return random() % bound; };
+  const std::function<std::string(int)> value = [&](int depth) -> std::string {
+    static const std::vector<std::string> plain = {
+        "1", "null", "true", "-2.5e3", R"("")", R"("usage")", R"("\"usage\":{")", R"("}]{")", R"("a\\")"};
+    if (depth == 0 || pick(3) == 0) return plain[pick(plain.size())];
+    const bool object = pick(2) == 0;
+    std::string text(1, object ? '{' : '[');
+    for (std::size_t i = 0, count = pick(4); i < count; ++i) {
+      if (i > 0) text += pick(2) == 0 ? "," : " ,\n";
+      if (object)
+        text += std::vector<std::string>{R"("usage":)", R"("a" : )", R"("usages":)", R"("us\u0061ge":)"}[pick(4)];
+      if (object && pick(3) == 0)
+        text += R"({"prompt_tokens":)" + std::to_string(pick(3)) + R"(,"completion_tokens":)" +
+                std::to_string(pick(3)) + "}";
+      else
+        text += value(depth - 1);
+    }
+    return text + (object ? "}" : "]");
+  };
+  int with_usage = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const std::string body = R"({"x":)" + value(3) + R"(,"usage":)" + value(2) + R"(,"y":)" + value(2) + "}";
+    CAPTURE(body);
+    const auto whole = run(Protocol::openai, BodyKind::json, false, {body});
+    const auto half = body.size() / 2;
+    check_same(whole, run(Protocol::openai, BodyKind::json, false,
+                          {std::string_view(body).substr(0, half), std::string_view(body).substr(half)}));
+    with_usage += whole.usage.seen ? 1 : 0;
+  }
+  CHECK(with_usage > 500);
 }
 
 TEST_CASE("encoded bodies pass unread") {
