@@ -15,7 +15,7 @@ namespace warmroute::config {
 /// A StaticPods document before its host names are resolved.
 struct StaticPods {
   struct Endpoint {
-    std::string host;  ///< name or textual address, without brackets
+    std::string host;        ///< name or textual address, without brackets
     std::uint16_t port = 0;  ///< 0: the ModelServer's workloadPort
     bool is_address = false;
   };

@@ -15,12 +15,12 @@ using Labels = std::map<std::string, std::string>;
 struct ObjectMeta {
   std::string ns = "default";
   std::string name;
-  std::string uid;                 ///< empty in standalone files that give none
+  std::string uid;  ///< empty in standalone files that give none
   std::string resource_version;
   Labels labels;
   /// Unix seconds; nullopt: not given (standalone), then `position` orders.
   std::optional<std::int64_t> creation_timestamp;
-  bool deletion_timestamp = false; ///< terminating: no new requests
+  bool deletion_timestamp = false;  ///< terminating: no new requests
   /// Order of standalone documents: by file name, then position. 0 for cluster objects.
   std::uint64_t position = 0;
 
@@ -115,15 +115,15 @@ struct ModelServer {
 
 struct Pod {
   ObjectMeta meta;
-  std::string ip;           ///< textual IPv4 or IPv6, without brackets
-  std::string host;         ///< name the address was looked up from (StaticPods); empty: none
+  std::string ip;                     ///< textual IPv4 or IPv6, without brackets
+  std::string host;                   ///< name the address was looked up from (StaticPods); empty: none
   std::optional<std::uint16_t> port;  ///< own port (StaticPods); wins over the ModelServer's workloadPort
-  bool ready = true;        ///< Running, Ready, not terminating
+  bool ready = true;                  ///< Running, Ready, not terminating
   std::string phase = "Running";
   std::string node_name;
-  std::optional<std::string> start_time;      ///< RFC 3339, for the debug page
-  std::optional<std::string> container_start; ///< start of the engine container, part of the incarnation
-  bool is_static = false;   ///< from StaticPods: no kubelet, the router probes it itself
+  std::optional<std::string> start_time;       ///< RFC 3339, for the debug page
+  std::optional<std::string> container_start;  ///< start of the engine container, part of the incarnation
+  bool is_static = false;                      ///< from StaticPods: no kubelet, the router probes it itself
   friend bool operator==(const Pod&, const Pod&) = default;
 };
 

@@ -16,7 +16,7 @@ namespace warmroute::net {
 struct FetchRequest {
   std::string ip;  ///< textual address, no brackets
   std::uint16_t port = 0;
-  std::string host;          ///< for TLS (SNI and verification); empty: the address
+  std::string host;  ///< for TLS (SNI and verification); empty: the address
   std::string target = "/";
   const ClientTls* tls = nullptr;           ///< null: clear text
   std::chrono::milliseconds timeout{2000};  ///< whole exchange, connect included

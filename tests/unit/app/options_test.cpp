@@ -258,7 +258,8 @@ TEST_CASE("queues that this build cannot honour stop the start", "[options]") {
         Pair{255, "ENABLE_FAIRNESS_SCHEDULING and ENABLE_SESSION_BOOST are mutually exclusive; enable only one\n"});
   CHECK(refused({}, {"ENABLE_FAIRNESS_SCHEDULING=t"}) ==
         Pair{255, "ENABLE_FAIRNESS_SCHEDULING is not supported by this build\n"});
-  CHECK(refused({}, {"ENABLE_SESSION_BOOST=true"}) == Pair{255, "ENABLE_SESSION_BOOST is not supported by this build\n"});
+  CHECK(refused({}, {"ENABLE_SESSION_BOOST=true"}) ==
+        Pair{255, "ENABLE_SESSION_BOOST is not supported by this build\n"});
 }
 
 TEST_CASE("flags whose feature comes later are accepted with one note", "[options]") {

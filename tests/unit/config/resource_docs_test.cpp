@@ -371,8 +371,8 @@ TEST_CASE("StaticPods: endpoints", "[resources]") {
   CHECK(bare.documents.static_pods.at(0).endpoints[2].host == "::1");
 
   for (const char* bad :
-       {"host:", "host:0", "host:65536", "host:99999999999", "host:-1", "host:8 0", "':80'", "'::1:80'",
-        "'[::1]x'", "'::1'", "'[10.0.0.1]:80'", "'[::zz]:80'", "10.0.0.256:80", "'a b:80'", "'a..b:80'", "null", "80"}) {
+       {"host:", "host:0", "host:65536", "host:99999999999", "host:-1", "host:8 0", "':80'", "'::1:80'", "'[::1]x'",
+        "'::1'", "'[10.0.0.1]:80'", "'[::zz]:80'", "10.0.0.256:80", "'a b:80'", "'a..b:80'", "null", "80"}) {
     INFO(bad);
     CHECK_THAT(only_error(static_pods(std::string("[") + bad + "]")), Catch::StartsWith("spec.endpoints[0]: "));
   }
