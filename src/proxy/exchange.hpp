@@ -2,6 +2,8 @@
 // The state of one request on its way through the router: what serve_request() and the steps it calls hand to each
 // other. Lives in the frame of serve_request(), on the session's worker.
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,14 @@ struct Exchange {
     view.cache_salt = inspection.cache_salt;
     view.media = inspection.media;
     return view;
+  }
+  /// What --total-timeout leaves; the longest duration without one.
+  [[nodiscard]] std::chrono::milliseconds time_left() const noexcept {
+    const auto total = shared.settings.total_timeout;
+    if (total.count() == 0) return std::chrono::milliseconds::max();
+    const auto spent =
+        std::chrono::duration_cast<std::chrono::milliseconds>(model::RequestRecord::Steady::now() - record.started);
+    return std::max(total - spent, std::chrono::milliseconds(0));
   }
   /// The request can no longer be retried: its bytes go back at once, however long the answer takes.
   void free_body() noexcept {

@@ -74,12 +74,13 @@ net::Task<> forward(Exchange& exchange,
   for (std::size_t i = 0; i < tries && !session.client_left(); ++i) {
     auto& pick = admission.pick;
     if (i > 0) {
+      if (exchange.time_left().count() == 0) break;
       if (interval.count() > 0 && pick.next < pick.decision.count) {
-        Pause pause(exchange, interval);
+        Pause pause(exchange, std::min(interval, exchange.time_left()));
         current.pause = &pause;
         co_await pause.wait();
         current.pause = nullptr;
-        if (session.client_left()) break;
+        if (session.client_left() || exchange.time_left().count() == 0) break;
       }
       if (!co_await next_pod(exchange, match, admission, tried, current, outgoing)) break;
       exchange.shared.counters.retries->inc();

@@ -223,6 +223,16 @@ def test_total_time_out(stack):
     assert response.status == 504 and 0.4 < time.monotonic() - started < 3 * SLOW
 
 
+def test_the_total_time_out_ends_the_tries(stack):
+    made = stack(3, retry={"attempts": 2, "retryInterval": "2s"}, flags=["--total-timeout=500ms"])
+    for engine in made.engines:
+        engine.answers = [[{"hang": True}]]
+    started = time.monotonic()
+    assert made.router.chat(timeout=10).status == 504
+    assert time.monotonic() - started < 1.5 * SLOW
+    assert sum(len(engine.requests) for engine in made.engines) == 1
+
+
 def test_slow_answer_passes_by_default(made):
     made.engine.answers = [[{"wait_ms": 1500}, *answer("late")]]
     assert made.router.chat().text == "late"
