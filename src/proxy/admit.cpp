@@ -8,7 +8,8 @@ namespace {
 using openai::ErrorKind;
 
 /// The first in line looks again so often: engine queues may have drained, breakers may admit probes.
-constexpr std::chrono::seconds look_again{1};
+// Who looked in vain looks again by himself, for what frees a pod without a call: a breaker that lets requests back in.
+constexpr std::chrono::milliseconds look_again{100}, wait_for_call{1000};
 
 void refuse_filtered(Admission& admission) {
   admission.refusal = ErrorKind::all_filtered;
@@ -71,7 +72,7 @@ net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId>
       refuse_busy(exchange, match, admission, ErrorKind::queue_timeout, "none became free in time");
       co_return;
     }
-    co_await place.sleep(std::min(until, now + look_again));
+    co_await place.sleep(std::min(until, now + (look ? look_again : wait_for_call)));
   }
 }
 

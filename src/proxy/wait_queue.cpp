@@ -88,6 +88,9 @@ WaitQueues::Place WaitQueues::join(Server server, std::uint64_t bytes, net::io_c
       waiter->line = &line;
       waiter->bytes = bytes;
       waiter->joined = Clock::now();
+      // Unless somebody ahead was called and has not looked yet, all of them looked in vain: a pod that none of them
+      // may use, or that they have tried, may be free for this one.
+      waiter->woken = std::none_of(line.waiters.begin(), line.waiters.end(), [](const auto& w) { return w->woken; });
       if (line.waiters.empty()) line.busy_since = waiter->joined;
       line.waiters.push_back(waiter);
       waiter->place = std::prev(line.waiters.end());
@@ -149,8 +152,7 @@ void WaitQueues::wake_next(Line& line, std::list<std::shared_ptr<Waiter>>::itera
 void WaitQueues::slot_freed(const model::PodRecord& pod) noexcept {
   try {
     const std::lock_guard lock(mutex_);
-    // A pod may serve several ModelServers: the one whose first request waits longest.
-    Waiter* oldest = nullptr;
+    // A pod may serve several ModelServers: the first of each line looks, since only he knows whether he can use it.
     for (auto& [key, line] : lines_) {
       if (line->waiters.empty()) continue;
       auto first = std::find_if(line->waiters.begin(), line->waiters.end(), [](const auto& w) { return !w->woken; });
@@ -161,10 +163,9 @@ void WaitQueues::slot_freed(const model::PodRecord& pod) noexcept {
       // Whoever comes behind those that were called already must learn that there is one more.
       if (all_woken)
         (*first)->chain = true;
-      else if (oldest == nullptr || (*first)->joined < oldest->joined)
-        oldest = first->get();
+      else
+        wake(**first, false);
     }
-    if (oldest != nullptr) wake(*oldest, false);
   } catch (const std::exception&) {
     // Out of memory: the first in line looks again within a second.
   }
@@ -228,7 +229,8 @@ void WaitQueues::Place::served() {
   line.served[line.served_count++ % line.served.size()] = now;
   line.waited->observe(seconds(now - waiter_->joined));
   // A call that arrived after the last arm() was for one more slot.
-  const bool more = waiter_->woken || waiter_->chain;
+  // Who is served past others that could not be leaves room to those behind him, who may be able as well.
+  const bool more = waiter_->woken || waiter_->chain || waiter_->place != line.waiters.begin();
   if (more) queues_->wake_next(line, std::next(waiter_->place), waiter_->chain);
   queues_->remove(*waiter_);
   waiter_.reset();

@@ -106,6 +106,28 @@ def test_first_come_first_served(stack, workers):
     assert made.router.metric("warmroute_queue_wait_seconds_count", model_server="golden/ms-a") == 8
 
 
+def test_who_waits_for_one_pod_holds_nobody_up(stack):
+    made = stack(2, config=config(2), flags=["--breaker-failures=0"])
+    free_a, free_b = threading.Event(), threading.Event()
+    a, b = made.engines
+    a.answers = [gated(free_a), gated(free_a), answer("no", "503 X"), answer("ok")]
+    b.answers = [gated(free_b)]
+    held = [start(made, "held") for _ in range(4)]
+    a.wait_requests(2)
+    b.wait_requests(2)
+    free_a.set()
+    wait_for(lambda: in_flight(made) == 2, 5, "the first pod free")
+    stuck = start(made, "stuck")  # refused by the first pod, so it needs the other one, which is full
+    wait_waiting(made, 1)
+    started = time.monotonic()
+    for _ in range(10):
+        assert made.router.chat(model="m-a", path="/v1/completions", prompt="x").text == "ok"
+    assert time.monotonic() - started < 0.5 * SLOW
+    free_b.set()
+    assert stuck.read_response().text == "ok"
+    assert all(conn.read_response().text == "ok" for conn in held)
+
+
 @pytest.mark.parametrize("leaving", [0, 0.25])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_limit_is_never_exceeded_and_no_slot_is_lost(stack, seed, leaving):
