@@ -207,7 +207,10 @@ net::Task<Asked> Attempt::ask(KeptAnswer& kept) {
       settle(End::client_left);
       co_return Asked::client_left;
     }
-    if (error->source == Source::engine) blame_pod();
+    if (withhold_blame_ && call_.timed_out())
+      blame_withheld_ = true;
+    else if (error->source == Source::engine)
+      blame_pod();
     log::v(2, "attempt {} on pod {} failed: {}", record.upstream_attempts, pod_.record->key(), error->detail);
     co_return Asked::next_pod;
   }

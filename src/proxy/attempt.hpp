@@ -3,6 +3,7 @@
 // proxy/forward.cpp, next: proxy/engine_call.cpp, then proxy/relay.cpp.
 
 #include <string>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "proxy/engine_call.hpp"
@@ -49,6 +50,12 @@ class Attempt {
   void wake() { call_.wake(); }
   /// Nobody wants the answer any more: ask() ends with next_pod.
   void abandon() { call_.abandon(); }
+  /// Another attempt runs beside this one and may be why no head comes: a time-out before the head counts for the pod's
+  /// breaker only when blame_for_time_out() says so.
+  void withhold_blame() noexcept { withhold_blame_ = true; }
+  void blame_for_time_out() {
+    if (std::exchange(blame_withheld_, false)) blame_pod();
+  }
   [[nodiscard]] bool abandoned() const noexcept { return call_.abandoned(); }
   /// ask() said something, but the answer is not wanted: its engine stops working for nobody.
   void discard() noexcept {
@@ -69,6 +76,7 @@ class Attempt {
   void settle(Outcome::End end) noexcept;
   /// The pod's own failure, as its breaker sees it.
   void blame_pod();
+  bool withhold_blame_ = false, blame_withheld_ = false;
   void observe_phase(Outcome::End end) noexcept;
   void note_relayed_error();
   void note_first_byte();

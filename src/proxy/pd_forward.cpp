@@ -194,6 +194,8 @@ net::Task<PairForward::Tried> PairForward::try_together(Pair& pair) {
   Attempt prefill(exchange_, match_, prefill_pod, std::move(*pair.prefill), to_prefill, metrics::Phase::prefill);
   Attempt decode(exchange_, match_, server_.pods[pair.decode.index], std::move(pair.decode), to_decode,
                  metrics::Phase::decode);
+  prefill.withhold_blame();
+  decode.withhold_blame();
   const auto beside = std::make_shared<Beside>(worker.io());
   beside->prefill = &prefill;
   beside->decode = &decode;
@@ -219,12 +221,19 @@ net::Task<PairForward::Tried> PairForward::try_together(Pair& pair) {
   while (!beside->done) (void)co_await beside->finished.async_wait(net::as_result);
   current_.prefill = nullptr;
   if (failure) std::rethrow_exception(failure);
+  // Each waits for the other, so when both ran out of time nobody can tell who hung: no breaker counts it, and the
+  // decode pod keeps its turn as long as there is another prefill pod for it.
+  const bool both_late = prefill.timed_out() && decode.timed_out();
+  if (!both_late) {
+    prefill.blame_for_time_out();
+    decode.blame_for_time_out();
+  }
   if (kept_decode.usable || kept_prefill.usable) kept_ = std::move(kept_decode.usable ? kept_decode : kept_prefill);
   tried.verdict = co_await settle_together(prefill, decode, decoded, beside->outcome);
   // Who was ended because of the other is not to blame.
   tried.prefill_failed = beside->outcome != Asked::prefilled && !prefill.abandoned();
   tried.decode_failed =
-      tried.verdict == Verdict::next_pod && (!tried.prefill_failed || !(served || decode.abandoned()));
+      tried.verdict == Verdict::next_pod && !both_late && (!tried.prefill_failed || !(served || decode.abandoned()));
   tried.timed_out = (!tried.prefill_failed || prefill.timed_out()) && (!tried.decode_failed || decode.timed_out());
   current_.decode = nullptr;
   co_return tried;
@@ -244,15 +253,16 @@ net::Task<Verdict> PairForward::settle_together(
 }
 
 net::Task<bool> PairForward::pause_before_retry() {
-  exchange_.shared.counters.retries->inc();
   const auto& retry = server_.spec.retry;
   if (retry && retry->interval.count() > 0) {
-    Pause pause(exchange_, retry->interval);
+    Pause pause(exchange_, std::min(retry->interval, exchange_.time_left()));
     current_.pause = &pause;
     co_await pause.wait();
     current_.pause = nullptr;
   }
-  co_return !exchange_.session.client_left();
+  if (exchange_.session.client_left() || exchange_.time_left().count() == 0) co_return false;
+  exchange_.shared.counters.retries->inc();
+  co_return true;
 }
 
 net::Task<> PairForward::give_up() {
