@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <new>
 
 #include <cerrno>
 #include <cstdio>
@@ -79,7 +80,14 @@ Result<FileRead> read_whole_file(const std::string& path) {
   if (::fstat(file.get(), &info) != 0) return failed("cannot read", path);
   if (!S_ISREG(info.st_mode)) return Error{Errc::io, Source::internal, Retry::never, path + " is not a regular file"};
   read.exists = true;
-  read.bytes.resize(static_cast<std::size_t>(info.st_size));
+  constexpr std::uintmax_t limit = std::uintmax_t{4} << 30U;  // some hundred pods with a million entries each
+  if (static_cast<std::uintmax_t>(info.st_size) > limit)
+    return Error{Errc::io, Source::internal, Retry::never, path + " is larger than any snapshot"};
+  try {
+    read.bytes.resize(static_cast<std::size_t>(info.st_size));
+  } catch (const std::bad_alloc&) {
+    return Error{Errc::io, Source::internal, Retry::never, path + " does not fit into memory"};
+  }
   std::size_t have = 0;
   while (have < read.bytes.size()) {
     const ssize_t got = ::read(file.get(), read.bytes.data() + have, read.bytes.size() - have);

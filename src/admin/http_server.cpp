@@ -131,6 +131,7 @@ Request read_request(std::string_view input, std::optional<std::size_t> post_lim
   Request request;
   http::request_parser<http::empty_body> parser;
   parser.header_limit(head_limit_bytes);
+  parser.body_limit(boost::none);  // read_post() has the limit
   error_code ec;
   request.used = parser.put(asio::buffer(input.data(), input.size()), ec);
   if (ec == http::error::need_more && input.size() < head_limit_bytes) return request;

@@ -56,8 +56,9 @@ int check_config(const Options& options) {
   const auto start = load_start_config(options);
   int problems = print(start.outcome.diagnostics);
   if (!start.outcome.config) {
-    if (problems == 0) std::fprintf(stderr, "error: %s\n", start.outcome.error.c_str());
-    return problems + 1;
+    if (problems > 0) return problems;
+    std::fprintf(stderr, "error: %s\n", start.outcome.error.c_str());
+    return 1;
   }
   auto registry = metrics::Registry::create();
   PluginHost real_host(*registry);

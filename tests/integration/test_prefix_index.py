@@ -320,3 +320,9 @@ def test_bad_values_of_new_options_are_named_in_the_log(fleet):
     assert "argument learnFromUsage must be true or false, got 3; using false" in log
     assert "Failed to unmarshal PrefixCacheArgs" not in log
     assert made.ask(text("x")).status == 200
+
+
+def test_a_prompt_of_megabytes_is_explained_and_a_larger_one_refused(fleet):
+    made = fleet(1, "")
+    assert made.explain({"model": "m-a", "prompt": "x" * 3_000_000}).status == 200
+    assert made.explain({"model": "m-a", "prompt": "x" * 9_000_000}).status == 413
