@@ -89,7 +89,7 @@ std::optional<Breaker::Ticket> Breaker::enter(const BreakerPolicy& policy, Clock
         ticket->probe = true;
         return true;
       case State::ramping:
-        if (at - static_cast<std::uint32_t>(word.time) < ticks_of(policy.ramp)) return false;
+        if (!reached(at, static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp))) return false;
         word.state = bits(State::closed);
         word.exponent = 0;
         word.failures = 0;
@@ -128,7 +128,7 @@ std::optional<State> Breaker::complete(const BreakerPolicy& policy, Clock::time_
       return true;
     }
     if (word.state != bits(State::ramping)) return false;
-    if (tick(now) - static_cast<std::uint32_t>(word.time) < ticks_of(policy.ramp)) return false;
+    if (!reached(tick(now), static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp))) return false;
     word.state = bits(State::closed);
     word.exponent = 0;
     word.failures = 0;
@@ -168,7 +168,7 @@ void Breaker::leave(Ticket& ticket) noexcept {
 State Breaker::state(const BreakerPolicy& policy, Clock::time_point now) const noexcept {
   const Word word = load();
   const auto state = static_cast<State>(word.state);
-  if (state == State::ramping && tick(now) - static_cast<std::uint32_t>(word.time) >= ticks_of(policy.ramp))
+  if (state == State::ramping && reached(tick(now), static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp)))
     return State::closed;
   return state;
 }
