@@ -32,7 +32,9 @@ net::Task<bool> next_pod(Exchange& exchange, route::Match& match, Admission& adm
                          Current& current,
                          Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& pick = admission.pick;
-  const bool others = pick.next < pick.decision.count || pick.decision.limited;
+  // Pods that were passed over because their breakers are open are better than none.
+  const bool others =
+      pick.next < pick.decision.count || pick.decision.limited || tried.size() < match.server->pods.size();
   if (take_next(exchange, *match.server, pick, pick.best)) co_return true;
   if (!others) co_return false;
   const auto server = match.server;
