@@ -41,6 +41,18 @@ IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
 
 }  // namespace
 
+std::span<iovec> behind(std::span<iovec> pieces, std::size_t bytes) noexcept {
+  while (!pieces.empty() && bytes >= pieces.front().iov_len) {
+    bytes -= pieces.front().iov_len;
+    pieces = pieces.subspan(1);
+  }
+  if (bytes > 0) {
+    pieces.front().iov_base = static_cast<char*>(pieces.front().iov_base) + bytes;
+    pieces.front().iov_len -= bytes;
+  }
+  return pieces;
+}
+
 // The state of the one wait for readability. It outlives the connection while the reactor still holds the handler.
 struct Connection::Watch {
   using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<Executor>, void(Waited)>::handler_type;

@@ -38,6 +38,9 @@ struct Waited {
   }
 };
 
+/// What is left of `pieces` when their first `bytes` are written. Changes the piece that is written in part.
+[[nodiscard]] std::span<iovec> behind(std::span<iovec> pieces, std::size_t bytes) noexcept;
+
 class Connection {
  public:
   /// What happens when the connection becomes readable while nobody awaits it. Called on the worker from the top of

@@ -7,8 +7,8 @@ namespace {
 
 using openai::ErrorKind;
 
-/// The first in line looks again so often: engine queues may have drained, breakers may admit probes.
-// Who looked in vain looks again by himself, for what frees a pod without a call: a breaker that lets requests back in.
+// Who looked in vain looks again by himself, for what frees a pod without a call: an engine's queue that drained, a
+// breaker that lets requests back in.
 constexpr std::chrono::milliseconds look_again{100}, wait_for_call{1000};
 
 void refuse_filtered(Admission& admission) {
@@ -38,9 +38,7 @@ bool follow_table(Exchange& exchange, route::Match& match, WaitQueues::Place& pl
 net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId> tried, WaitQueues::Place& place,
                  Admission& admission) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& queues = *exchange.shared.queues;
-  auto until = net::Clock::now() + queues.limits().timeout;
-  if (const auto total = exchange.shared.settings.total_timeout; total.count() > 0)
-    until = std::min(until, exchange.record.started + total);
+  const auto until = net::Clock::now() + std::min(queues.limits().timeout, exchange.time_left());
   for (;;) {
     if (exchange.session.client_left()) {
       queues.count_rejected(*match.server, "client_left");

@@ -9,7 +9,6 @@ namespace warmroute::proxy {
 namespace {
 
 using net::Io;
-using Steady = model::RequestRecord::Steady;
 
 constexpr std::size_t engine_head_limit_bytes = 64 * 1024;
 
@@ -46,16 +45,10 @@ void EngineCall::wake() {
 
 // A limit cut down to what the total time-out leaves.
 std::chrono::milliseconds EngineCall::limited(std::chrono::milliseconds limit) const {
-  const auto total = exchange_.shared.settings.total_timeout;
-  if (total.count() == 0) return limit;
-  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - exchange_.record.started);
-  return std::min(limit, std::max(total - spent, std::chrono::milliseconds(0)));
+  return std::min(limit, exchange_.time_left());
 }
 
-bool EngineCall::out_of_total_time() const {
-  constexpr std::chrono::milliseconds forever = std::chrono::hours(24);
-  return late_ && limited(forever).count() == 0;
-}
+bool EngineCall::out_of_total_time() const { return late_ && exchange_.time_left().count() == 0; }
 
 Error EngineCall::failure(Errc code, std::string why, bool nothing_came) const {
   const bool stale = reused_ && nothing_came && !late_ && !gone();
@@ -123,15 +116,7 @@ net::Task<std::optional<Error>> EngineCall::send(
   std::span<iovec> rest = pieces;
   while (!rest.empty()) {
     const auto wrote = engine_->try_write(rest);
-    std::size_t bytes = wrote.bytes;
-    while (!rest.empty() && bytes >= rest.front().iov_len) {
-      bytes -= rest.front().iov_len;
-      rest = rest.subspan(1);
-    }
-    if (bytes > 0) {
-      rest.front().iov_base = static_cast<char*>(rest.front().iov_base) + bytes;
-      rest.front().iov_len -= bytes;
-    }
+    rest = net::behind(rest, wrote.bytes);
     if (wrote.status == Io::ok) continue;
     net::error_code ec = wrote.ec;
     if (wrote.status == Io::would_block) ec = co_await wait_for_room();

@@ -6,12 +6,11 @@
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
 #include "proxy/outgoing.hpp"
-#include "proxy/pause.hpp"
+#include "proxy/retry.hpp"
 
 namespace warmroute::proxy {
 namespace {
 
-using openai::ErrorKind;
 using Steady = model::RequestRecord::Steady;
 
 void on_client_left(void* owner) {
@@ -67,23 +66,17 @@ net::Task<> forward(Exchange& exchange,
   record.model_server = match.server_key;
   record.upstream_started = Steady::now();
 
-  std::size_t tries = schedule::candidate_limit;
+  const std::size_t tries = tries_allowed(match.server->spec);
   const auto& retry = match.server->spec.retry;
-  if (retry) tries = std::min<std::size_t>(tries, static_cast<std::size_t>(std::max(retry->attempts, 0)) + 1);
   const auto interval = retry ? retry->interval : std::chrono::milliseconds(0);
   KeptAnswer kept;
   bool only_timeouts = true;
   for (std::size_t i = 0; i < tries && !session.client_left(); ++i) {
     auto& pick = admission.pick;
     if (i > 0) {
-      if (exchange.time_left().count() == 0) break;
-      if (interval.count() > 0 && pick.next < pick.decision.count) {
-        Pause pause(exchange, std::min(interval, exchange.time_left()));
-        current.pause = &pause;
-        co_await pause.wait();
-        current.pause = nullptr;
-        if (session.client_left() || exchange.time_left().count() == 0) break;
-      }
+      const bool at_once = pick.next == pick.decision.count;  // none is left that may be tried: waits for one, or ends
+      if (!co_await pause_before_retry(exchange, at_once ? std::chrono::milliseconds(0) : interval, current.pause))
+        break;
       if (!co_await next_pod(exchange, match, admission, tried, current, outgoing)) break;
       exchange.shared.counters.retries->inc();
     }
@@ -102,14 +95,7 @@ net::Task<> forward(Exchange& exchange,
   }
   session.unwatch_client();
   if (session.client_left()) co_return;
-  record.upstream_ended = Steady::now();
-  if (kept.usable) {
-    co_await answer_kept(exchange, std::move(kept));
-    co_return;
-  }
-  co_await answer_error(exchange, only_timeouts ? ErrorKind::all_pods_timed_out : ErrorKind::all_pods_failed,
-                        "request to all pods failed");
-  record.error_message = "request processing failed";
+  co_await answer_all_failed(exchange, std::move(kept), only_timeouts, "request to all pods failed");
 }
 
 }  // namespace warmroute::proxy

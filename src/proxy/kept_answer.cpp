@@ -1,8 +1,10 @@
 #include "proxy/kept_answer.hpp"
 
 #include "http/forward_headers.hpp"
+#include "proxy/local_answer.hpp"
 
 namespace warmroute::proxy {
+namespace {
 
 net::Task<> answer_kept(Exchange& exchange,
                         KeptAnswer kept) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
@@ -28,6 +30,21 @@ net::Task<> answer_kept(Exchange& exchange,
   record.error_message = "pod " + kept.pod + " returned HTTP " + std::to_string(head.status);
   exchange.answered = true;
   (void)co_await exchange.session.write_all(out);  // a client that is gone needs no answer
+}
+
+}  // namespace
+
+net::Task<> answer_all_failed(Exchange& exchange, KeptAnswer kept, bool only_timeouts,
+                              const char* message) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  using openai::ErrorKind;
+  auto& record = exchange.record;
+  record.upstream_ended = model::RequestRecord::Steady::now();
+  if (kept.usable) {
+    co_await answer_kept(exchange, std::move(kept));
+    co_return;
+  }
+  co_await answer_error(exchange, only_timeouts ? ErrorKind::all_pods_timed_out : ErrorKind::all_pods_failed, message);
+  record.error_message = "request processing failed";
 }
 
 }  // namespace warmroute::proxy

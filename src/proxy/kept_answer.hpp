@@ -16,8 +16,9 @@ struct KeptAnswer {
   bool usable = false;
 };
 
-/// Sends it. `kept` is usable.
-net::Task<> answer_kept(Exchange& exchange,
-                        KeptAnswer kept);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+/// Every try failed: sends `kept` if it is usable, else an error with `message`, 504 when nothing but time-outs
+/// happened.
+net::Task<> answer_all_failed(Exchange& exchange, KeptAnswer kept, bool only_timeouts,
+                              const char* message);  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
 }  // namespace warmroute::proxy

@@ -8,8 +8,8 @@
 #include "pd/connector.hpp"
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
-#include "proxy/pause.hpp"
 #include "proxy/pd_pick.hpp"
+#include "proxy/retry.hpp"
 
 namespace warmroute::proxy {
 namespace {
@@ -66,7 +66,6 @@ class PairForward {
     bool timed_out = false;  ///< that is why
   };
 
-  net::Task<bool> pause_before_retry();
   net::Task<Tried> try_alone(Pair& pair);
   net::Task<Tried> try_in_turn(Pair& pair);
   net::Task<Tried> try_together(Pair& pair);
@@ -75,7 +74,6 @@ class PairForward {
   /// False: the prefill pod's answer cannot be used.
   [[nodiscard]] bool decode_request(const pd::Pairing& pairing, std::string_view answer, Outgoing& outgoing);
   [[nodiscard]] pd::Pairing pairing_with(const model::PodEntry& prefill) const;
-  net::Task<> give_up();
 
   Exchange& exchange_;
   const route::Match& match_;
@@ -252,41 +250,18 @@ net::Task<Verdict> PairForward::settle_together(
   co_return co_await prefill.relay();
 }
 
-net::Task<bool> PairForward::pause_before_retry() {
-  const auto& retry = server_.spec.retry;
-  if (retry && retry->interval.count() > 0) {
-    Pause pause(exchange_, std::min(retry->interval, exchange_.time_left()));
-    current_.pause = &pause;
-    co_await pause.wait();
-    current_.pause = nullptr;
-  }
-  if (exchange_.session.client_left() || exchange_.time_left().count() == 0) co_return false;
-  exchange_.shared.counters.retries->inc();
-  co_return true;
-}
-
-net::Task<> PairForward::give_up() {
-  auto& record = exchange_.record;
-  record.upstream_ended = Steady::now();
-  if (kept_.usable) {
-    co_await answer_kept(exchange_, std::move(kept_));
-    co_return;
-  }
-  co_await answer_error(exchange_, only_timeouts_ ? ErrorKind::all_pods_timed_out : ErrorKind::all_pods_failed,
-                        "all prefill/decode attempts failed");
-  record.error_message = "request processing failed";
-}
-
 net::Task<> PairForward::run(PairPlan& plan) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& record = exchange_.record;
-  std::size_t tries = schedule::candidate_limit;
-  if (server_.spec.retry)
-    tries = std::min<std::size_t>(tries, static_cast<std::size_t>(std::max(server_.spec.retry->attempts, 0)) + 1);
+  const std::size_t tries = tries_allowed(server_.spec);
+  const auto interval = server_.spec.retry ? server_.spec.retry->interval : std::chrono::milliseconds(0);
   exchange_.session.watch_client(&on_client_left, &current_);
   for (std::size_t i = 0; i < tries && !exchange_.session.client_left(); ++i) {
     auto pair = plan.next();
     if (!pair) break;
-    if (i > 0 && !co_await pause_before_retry()) break;
+    if (i > 0) {
+      if (!co_await pause_before_retry(exchange_, interval, current_.pause)) break;
+      exchange_.shared.counters.retries->inc();
+    }
     record.upstream_attempts = static_cast<int>(i) + 1;
     record.prefill_pod.clear();
     Tried tried;
@@ -306,7 +281,8 @@ net::Task<> PairForward::run(PairPlan& plan) {  // NOLINT(cppcoreguidelines-avoi
     if (tried.decode_failed) plan.decode_failed();
   }
   exchange_.session.unwatch_client();
-  if (!exchange_.session.client_left()) co_await give_up();
+  if (exchange_.session.client_left()) co_return;
+  co_await answer_all_failed(exchange_, std::move(kept_), only_timeouts_, "all prefill/decode attempts failed");
 }
 
 std::string why_not_scheduled(const schedule::PairDecision& decision) {

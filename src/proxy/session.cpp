@@ -239,15 +239,7 @@ bool Session::write_now(std::span<iovec> pieces) {
       write_failed_ = true;
       return false;
     }
-    std::size_t bytes = wrote.status == Io::ok ? wrote.bytes : 0;
-    while (!pieces.empty() && bytes >= pieces.front().iov_len) {
-      bytes -= pieces.front().iov_len;
-      pieces = pieces.subspan(1);
-    }
-    if (bytes > 0) {
-      pieces.front().iov_base = static_cast<char*>(pieces.front().iov_base) + bytes;
-      pieces.front().iov_len -= bytes;
-    }
+    pieces = net::behind(pieces, wrote.status == Io::ok ? wrote.bytes : 0);
     if (wrote.status != Io::ok) break;
   }
   for (const auto& piece : pieces) pending_.append({static_cast<const char*>(piece.iov_base), piece.iov_len});
