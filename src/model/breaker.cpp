@@ -18,6 +18,8 @@ std::uint32_t tick(Breaker::Clock::time_point now) noexcept {
   return static_cast<std::uint32_t>(since_start.count() / 10);
 }
 bool reached(std::uint32_t now, std::uint32_t then) noexcept { return static_cast<std::int32_t>(now - then) >= 0; }
+/// 0 where another thread's `then` is younger than this one's clock reading.
+std::uint32_t elapsed(std::uint32_t now, std::uint32_t then) noexcept { return reached(now, then) ? now - then : 0; }
 
 /// Doubles with each opening, a fifth more or less: pods that failed together do not come back together.
 std::uint32_t open_ticks(const BreakerPolicy& policy, std::uint64_t exponent, std::uint64_t random) noexcept {
@@ -57,7 +59,7 @@ bool Breaker::admits(const BreakerPolicy& policy, Clock::time_point now, std::ui
       break;
   }
   const std::uint64_t whole = ticks_of(policy.ramp);
-  const std::uint64_t passed = std::max<std::uint64_t>(at - since, whole / 10);
+  const std::uint64_t passed = std::max<std::uint64_t>(elapsed(at, since), whole / 10);
   return passed >= whole || random % whole < passed;
 }
 
@@ -89,7 +91,7 @@ std::optional<Breaker::Ticket> Breaker::enter(const BreakerPolicy& policy, Clock
         ticket->probe = true;
         return true;
       case State::ramping:
-        if (!reached(at, static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp))) return false;
+        if (elapsed(at, static_cast<std::uint32_t>(word.time)) < ticks_of(policy.ramp)) return false;
         word.state = bits(State::closed);
         word.exponent = 0;
         word.failures = 0;
@@ -128,7 +130,7 @@ std::optional<State> Breaker::complete(const BreakerPolicy& policy, Clock::time_
       return true;
     }
     if (word.state != bits(State::ramping)) return false;
-    if (!reached(tick(now), static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp))) return false;
+    if (elapsed(tick(now), static_cast<std::uint32_t>(word.time)) < ticks_of(policy.ramp)) return false;
     word.state = bits(State::closed);
     word.exponent = 0;
     word.failures = 0;
@@ -168,7 +170,7 @@ void Breaker::leave(Ticket& ticket) noexcept {
 State Breaker::state(const BreakerPolicy& policy, Clock::time_point now) const noexcept {
   const Word word = load();
   const auto state = static_cast<State>(word.state);
-  if (state == State::ramping && reached(tick(now), static_cast<std::uint32_t>(word.time) + ticks_of(policy.ramp)))
+  if (state == State::ramping && elapsed(tick(now), static_cast<std::uint32_t>(word.time)) >= ticks_of(policy.ramp))
     return State::closed;
   return state;
 }

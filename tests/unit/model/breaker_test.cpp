@@ -97,6 +97,10 @@ TEST_CASE("breaker: after the open time a few probes, then a growing share, then
   // The share is the passed part of the ramp, a tenth at least: random % 400 hundredths of a second.
   CHECK(pod.admits(39));
   CHECK(!pod.admits(41));
+  pod.pass(-50);  // a thread whose clock reading is older than the ramp
+  CHECK(!pod.admits(41));
+  CHECK(pod.state() == State::ramping);
+  pod.pass(50);
   pod.pass(2000);
   CHECK(pod.admits(199));
   CHECK(!pod.admits(201));
