@@ -215,7 +215,8 @@ def test_idle_connections_take_little_memory(stack):
     for conn in conns:
         conn.send(request)
         assert conn.read_response("GET").status == 200
-    assert made.router.rss_bytes() - before < 500 * 8192 * SLOW
+    # a sanitizer pads and keeps what was freed
+    assert made.router.rss_bytes() - before < 500 * (8192 if SLOW == 1 else 65536)
     for conn in [first, *conns]:
         conn.close()
 

@@ -7,14 +7,13 @@ last one is repeated. GET /metrics, /v1/models and /health without a body are th
 """
 
 import base64
-import select
 import socket
 import ssl
 import struct
 import threading
 import time
 
-from .wire import Headers
+from .wire import Headers, readable
 
 DEFAULT_METRICS = (
     "# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 0.0\n"
@@ -313,7 +312,7 @@ class Engine:
             left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
             if left <= 0:
                 return
-            if select.select([sock], [], [], left)[0]:
+            if readable(sock, left):
                 try:
                     gone = sock.recv(1, socket.MSG_PEEK) == b"" if not isinstance(sock, ssl.SSLSocket) \
                         else sock.recv(1) == b""

@@ -11,6 +11,13 @@ import time
 DEFAULT_TIMEOUT = 15.0
 
 
+def readable(sock, seconds):
+    """Whether there is something to read within that time. poll, since select refuses descriptors above 1023."""
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    return bool(waiting.poll(max(seconds, 0) * 1000))
+
+
 class Headers(list):
     """Pairs in wire order; look-up ignores case."""
 
@@ -103,7 +110,7 @@ class Conn:
             pass
         else:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.sock], [], [], left)[0]:
+            if left <= 0 or not readable(self.sock, left):
                 raise WireTimeout()
         try:
             data = self.sock.recv(262144)
