@@ -90,6 +90,19 @@ class Answer:
         self.ended = "nothing"   # complete, cut, nothing, late
 
 
+async def read_body(link, answer, left, pace):
+    while left > 0:
+        if not link.buffer:
+            await link.fill()
+            continue
+        take = min(left, len(link.buffer))
+        answer.body += link.buffer[:take]
+        del link.buffer[:take]
+        left -= take
+        if pace is not None:
+            await pace(answer)
+
+
 async def read_answer(link, answer, pace=None):
     """Reads one answer; what was read stands in `answer` whatever happens."""
     try:
@@ -105,33 +118,13 @@ async def read_answer(link, answer, pace=None):
         if answer.headers.get("transfer-encoding") == "chunked":
             while True:
                 size = int(await link.until(b"\r\n"), 16)
-                left = size
-                while left > 0:
-                    if not link.buffer:
-                        await link.fill()
-                        continue
-                    take = min(left, len(link.buffer))
-                    answer.body += link.buffer[:take]
-                    del link.buffer[:take]
-                    left -= take
-                    if pace is not None:
-                        await pace(answer)
+                await read_body(link, answer, size, pace)
                 if await link.exactly(2) != b"\r\n":
                     raise AssertionError("a chunk does not end with a line end")
                 if size == 0:
                     break
         elif "content-length" in answer.headers:
-            left = int(answer.headers["content-length"])
-            while left > 0:
-                if not link.buffer:
-                    await link.fill()
-                    continue
-                take = min(left, len(link.buffer))
-                answer.body += link.buffer[:take]
-                del link.buffer[:take]
-                left -= take
-                if pace is not None:
-                    await pace(answer)
+            await read_body(link, answer, int(answer.headers["content-length"]), pace)
         else:
             while True:  # ends with the connection
                 answer.body += link.buffer

@@ -1,5 +1,6 @@
 """Replays one recorded exchange against the router: world, engines, client bytes, and everything that came of it."""
 
+import concurrent.futures
 import json
 import os
 import ssl
@@ -173,6 +174,22 @@ def run_record(record, log_format="json"):
         for engine in engines.values():
             engine.stop()
         slot.release()
+
+
+def run_selected(request, run):
+    """{name: run(name)} for the selected tests of the module that are parametrized by `name`, several at once. What
+    run() raises is its result."""
+    wanted = {item.callspec.params["name"] for item in request.session.items
+              if getattr(item, "callspec", None) and "name" in item.callspec.params and item.module is request.module}
+
+    def caught(name):
+        try:
+            return run(name)
+        except Exception as error:  # pylint: disable=broad-except
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("WR_GOLDEN_AT_ONCE", "5"))) as pool:
+        return dict(zip(wanted, pool.map(caught, wanted)))
 
 
 def _start(router, tls):

@@ -1,6 +1,5 @@
 """http/errors.jsonl and http/success.jsonl against the router with --compat=kthena."""
 
-import concurrent.futures
 import json
 import os
 import re
@@ -12,7 +11,6 @@ import yaml
 
 RECORDS = {r["name"]: r for name in ("errors.jsonl", "success.jsonl") for r in http_replay.load(name)}
 COUNTERS = http_replay.load_counters()
-AT_ONCE = int(os.environ.get("WR_GOLDEN_AT_ONCE", "5"))
 
 with open(os.path.join(http_replay.HERE, "deviations/http.yaml"), encoding="utf-8") as _file:
     DEVIATIONS = yaml.safe_load(_file)
@@ -55,9 +53,6 @@ def expectations(name):
 @pytest.fixture(scope="module")
 def runs(request):
     """Every selected record is run twice, with both access-log formats, several records at once."""
-    wanted = {item.callspec.params["name"] for item in request.session.items
-              if getattr(item, "callspec", None) and "name" in item.callspec.params and item.module is request.module}
-
     def both(name):
         out = {}
         for log_format in ("json", "text"):
@@ -67,8 +62,7 @@ def runs(request):
                 out[log_format] = error
         return out
 
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(both, wanted)))
+    return http_replay.run_selected(request, both)
 
 
 def compare(wanted, got):

@@ -1,7 +1,6 @@
 """vectors/connectors.jsonl: what each connector makes of a request, over sockets, with --compat=kthena. A vector becomes
 a record of the form of http/pd.jsonl: pods x-p0, x-d0, x-p1 ... in groups g0, g1 ..., pair 0 with the freer cache."""
 
-import concurrent.futures
 import json
 import os
 
@@ -18,7 +17,6 @@ with open(os.path.join(http_replay.HERE, "vectors/connectors.jsonl"), encoding="
 with open(os.path.join(http_replay.HERE, "deviations/connectors.yaml"), encoding="utf-8") as _file:
     DEVIATIONS = yaml.safe_load(_file)
 ENTRIES = {e["id"]: e for e in DEVIATIONS["records"]}
-AT_ONCE = int(os.environ.get("WR_GOLDEN_AT_ONCE", "5"))
 GENERAL = ("go-client-headers", "non-stream-include-usage", "hop-by-hop-request", "usage-only-where-known",
            "stream-options-kept", "lone-surrogate-as-sent")
 TYPES = (None, "http", "lmcache", "nixl", "mooncake")
@@ -135,17 +133,7 @@ def expectation(vector):
 
 @pytest.fixture(scope="module")
 def runs(request):
-    wanted = {item.callspec.params["name"] for item in request.session.items
-              if getattr(item, "callspec", None) and "name" in item.callspec.params and item.module is request.module}
-
-    def run(name):
-        try:
-            return http_replay.run_record(record_of(VECTORS[name]))[0]
-        except Exception as error:  # pylint: disable=broad-except
-            return error
-
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(run, wanted)))
+    return http_replay.run_selected(request, lambda name: http_replay.run_record(record_of(VECTORS[name]))[0])
 
 
 @pytest.mark.parametrize("name", TO_RUN)

@@ -1,6 +1,5 @@
 """http/pd.jsonl, the exchanges of ModelServers with a PD group, against the router with --compat=kthena."""
 
-import concurrent.futures
 import os
 
 import http_replay
@@ -11,7 +10,6 @@ import yaml
 
 RECORDS = {r["name"]: r for r in http_replay.load("pd.jsonl")}
 COUNTERS = http_replay.load_counters()
-AT_ONCE = int(os.environ.get("WR_GOLDEN_AT_ONCE", "5"))
 
 with open(os.path.join(http_replay.HERE, "deviations/pd.yaml"), encoding="utf-8") as _file:
     DEVIATIONS = yaml.safe_load(_file)
@@ -32,17 +30,7 @@ def expectation(name):
 
 @pytest.fixture(scope="module")
 def runs(request):
-    wanted = {item.callspec.params["name"] for item in request.session.items
-              if getattr(item, "callspec", None) and "name" in item.callspec.params and item.module is request.module}
-
-    def run(name):
-        try:
-            return http_replay.run_record(RECORDS[name])[0]
-        except Exception as error:  # pylint: disable=broad-except
-            return error
-
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(run, wanted)))
+    return http_replay.run_selected(request, lambda name: http_replay.run_record(RECORDS[name])[0])
 
 
 def differences(wanted, got):

@@ -7,6 +7,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, TESTS)
 
 from support import engine, router, slots, world  # noqa: E402  pylint: disable=wrong-import-position
+from support.pd import Pairs  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Stack:
@@ -44,18 +45,31 @@ class Stack:
 
 
 @pytest.fixture
-def stack(request):
-    """stack(count, ...) starts one; all are stopped and checked at the end of the test."""
+def starter(request):
+    """starter(kind) is a function that starts one of `kind`; all are closed, and checked unless the test failed."""
     made = []
 
-    def make(*args, **kw):
-        made.append(Stack(*args, **kw))
-        return made[-1]
+    def of_kind(kind):
+        def start(*args, **kw):
+            made.append(kind(*args, **kw))
+            return made[-1]
+        return start
 
-    yield make
+    yield of_kind
     failed = getattr(request.node, "failed_in_call", False)
     for each in made:
         each.close(check=not failed)
+
+
+@pytest.fixture
+def stack(starter):
+    """stack(count, ...) starts one."""
+    return starter(Stack)
+
+
+@pytest.fixture
+def pairs(starter):
+    return starter(Pairs)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from support.engine import SSE_HEAD, USAGE_EVENT, answer, chat, content_event, stream
-from support.pd import PARAMS, PREFILLED, Pairs
+from support.pd import PARAMS, PREFILLED
 from support.router import SLOW
 from support.wire import request_bytes
 
@@ -20,20 +20,6 @@ FAILURES = {
     "head, then fin": [{"send": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"},
                        {"close": True}],
 }
-
-
-@pytest.fixture(name="pairs")
-def _pairs(request):
-    made = []
-
-    def make(*args, **kw):
-        made.append(Pairs(*args, **kw))
-        return made[-1]
-
-    yield make
-    failed = getattr(request.node, "failed_in_call", False)
-    for each in made:
-        each.close(check=not failed)
 
 
 def read_some(conn, text, timeout=5):

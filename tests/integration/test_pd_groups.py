@@ -8,7 +8,7 @@ import threading
 import pytest
 from support import router as routers
 from support.engine import Engine, answer, chat, content_event, stream
-from support.pd import CONNECTORS, Pairs, pod, route, server, text
+from support.pd import CONNECTORS, pod, route, server, text
 from support.router import MOCK_ENGINE, Router, wait_for
 from support.slots import Slot
 from support.wire import exchange, request_bytes
@@ -24,20 +24,6 @@ scheduler:
       - {name: prefix-cache, weight: 1}
 """
 LONG = " ".join(f"word{n}" for n in range(60))
-
-
-@pytest.fixture(name="pairs")
-def _pairs(request):
-    made = []
-
-    def make(*args, **kw):
-        made.append(Pairs(*args, **kw))
-        return made[-1]
-
-    yield make
-    failed = getattr(request.node, "failed_in_call", False)
-    for each in made:
-        each.close(check=not failed)
 
 
 # Scheduling

@@ -73,7 +73,7 @@ class Fleet:
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         return exchange(self.router.debug_address, request_bytes("POST", "/debug/explain" + query, data), "POST")
 
-    def stop(self, check=True):
+    def close(self, check=True):
         try:
             self.router.stop(check)
         finally:
@@ -83,17 +83,8 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(request):
-    made = []
-
-    def make(*args, **kw):
-        made.append(Fleet(*args, **kw))
-        return made[-1]
-
-    yield make
-    failed = getattr(request.node, "failed_in_call", False)
-    for each in made:
-        each.stop(check=not failed)
+def fleet(starter):
+    return starter(Fleet)
 
 
 def text(name, size=4096):
