@@ -16,7 +16,8 @@ help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
 	@echo "make run PD=1         the same with prefill/decode pairs; PD=sglang, PD=http ... for another connector"
 	@echo "make test             release build and all tests"
-	@echo "make test-cluster     chart and image; compiles again for the image, and helm at the first run"
+	@echo "make test-cluster     chart, image, and a Kubernetes control plane (needs root); compiles again for the image,"
+	@echo "                      and helm and Kubernetes at the first run"
 	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
 	@echo "make build            build/release/warmroute and mock-engine"
 	@echo "make bench            cost, memory and latency beside nginx, HAProxy and sglang-router; QUICK=1: in two minutes"
@@ -47,6 +48,7 @@ test: all
 	@ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE 'cluster|chart'
 
 test-cluster: build
+	@tools/install-deps.sh cluster
 	@tools/cluster/setup.sh >/dev/null
 	@ctest --test-dir build/release --output-on-failure -L 'cluster|chart'
 

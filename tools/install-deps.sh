@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the build, the tests and the packaging need on Debian 12. Works as root or through sudo; does nothing
-# when everything is there.
+# Installs what the build, the tests and the packaging need on Debian 12, with `cluster` also what the cluster tests need
+# beside the programs of tools/cluster/setup.sh. Works as root or through sudo; does nothing when everything is there.
 set -eu
 
 packages="
@@ -10,6 +10,8 @@ packages="
   libspdlog-dev libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev
   openssl python3 python3-pytest python3-venv python3-yaml
 "
+
+[ "${1:-}" != cluster ] || packages="$packages iproute2 nftables util-linux"
 
 missing=""
 for package in $packages; do

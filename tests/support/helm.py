@@ -20,12 +20,14 @@ def _helm():
 
 
 class Helm:
-    """Runs helm without a cluster and without the user's own configuration."""
+    """Runs helm without the user's own configuration, and without a cluster unless a kubeconfig is given."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, kubeconfig=None):
         self.program = _helm()
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HELM_CACHE_HOME": str(folder / "cache"),
                             "HELM_CONFIG_HOME": str(folder / "config"), "HELM_DATA_HOME": str(folder / "data")}
+        if kubeconfig:
+            self.environment["KUBECONFIG"] = str(kubeconfig)
 
     def run(self, *arguments, environment=None):
         return subprocess.run([self.program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -80,13 +80,14 @@ def _sanitizer_env():
 
 
 class Router:
-    """`resources`: text of one file, or {file name: text}. `config`: text, None for --resources without --config.
+    """`resources`: text of one file, or {file name: text}; `kubeconfig` in their place: it follows that cluster.
+    `config`: text, None for --resources without --config.
 
     The inference listener is 127.A.B.200:8080, metrics 127.A.B.200:9090, debug 127.0.0.1:<slot's port>.
     """
 
     def __init__(self, resources="", config=DEFAULT_CONFIG, flags=(), env=None, log_format="json", slot=None,
-                 wait_ready=True, start=True):
+                 wait_ready=True, start=True, kubeconfig=None):
         self.slot = slot or Slot()
         self._own_slot = slot is None
         self.dir = tempfile.mkdtemp(prefix="warmroute-test-")
@@ -102,8 +103,9 @@ class Router:
         self.log_path = os.path.join(self.dir, "access.log")
         self.stderr_path = os.path.join(self.dir, "stderr.txt")
         self.stdout_path = os.path.join(self.dir, "stdout.txt")
-        self.command = [BINARY, f"--resources={self.resource_dir}", f"--bind-address={self.host}", "--port=8080",
-                        "--metrics-port=9090", f"--debug-port={self.slot.debug_port}"]
+        source = [f"--kubeconfig={kubeconfig}"] if kubeconfig else [f"--resources={self.resource_dir}"]
+        self.command = [BINARY, *source, f"--bind-address={self.host}", "--port=8080", "--metrics-port=9090",
+                        f"--debug-port={self.slot.debug_port}"]
         if config is not None:
             self.config_path = os.path.join(self.dir, "routerConfiguration.yaml")
             with open(self.config_path, "w", encoding="utf-8") as file:

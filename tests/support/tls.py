@@ -18,13 +18,13 @@ class Authority:
                  self.key, "-out", self.cert, "-days", "2", "-subj", f"/CN={name}",
                  "-addext", "basicConstraints=critical,CA:TRUE")
 
-    def issue(self, name, san):
+    def issue(self, name, san=None, subject=None):
         """(certificate file, key file) for e.g. "DNS:localhost" or "IP:127.0.0.1"."""
         key, csr, cert, ext = (os.path.join(self.folder, f"{name}.{e}") for e in ("key", "csr", "crt", "ext"))
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
-                 csr, "-subj", f"/CN={name}")
+                 csr, "-subj", subject or f"/CN={name}")
         with open(ext, "w", encoding="ascii") as file:
-            file.write(f"subjectAltName={san}\n")
+            file.write(f"subjectAltName={san}\n" if san else "extendedKeyUsage=clientAuth\n")
         _openssl("x509", "-req", "-in", csr, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-out", cert,
                  "-days", "2", "-extfile", ext)
         return cert, key
