@@ -2,6 +2,8 @@
 SECONDS ?= 60
 SOAK_HOURS ?= 2
 JOBS ?= $(shell nproc)
+# Suites over sockets mostly wait.
+TEST_JOBS ?= $(shell expr 2 '*' $$(nproc))
 FUZZ_CI_SECONDS ?= 20
 REQUESTS ?= 100000
 SEED ?= 1
@@ -45,7 +47,7 @@ run: build
 
 test: all
 	@tools/test-env.sh
-	@ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE 'cluster|chart'
+	@ctest --test-dir build/release --output-on-failure -j $(TEST_JOBS) -LE 'cluster|chart'
 
 test-cluster: build
 	@tools/install-deps.sh cluster
@@ -62,7 +64,7 @@ test-asan: deps
 	@cmake --build build/asan -j $(JOBS)
 	@tools/test-env.sh
 	@tools/fuzz.sh build/asan $(FUZZ_CI_SECONDS)
-	@ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE 'e2e|cluster|chart'
+	@ctest --test-dir build/asan --output-on-failure -j $(TEST_JOBS) -LE 'e2e|cluster|chart'
 
 test-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 test-tsan: export WR_TEST_SLOWNESS = 6
@@ -70,7 +72,7 @@ test-tsan: deps
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build build/tsan -j $(JOBS)
 	@tools/test-env.sh
-	@$(FIXED_ADDRESSES) ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'e2e|fuzz|lint|cluster|chart'
+	@$(FIXED_ADDRESSES) ctest --test-dir build/tsan --output-on-failure -j $(TEST_JOBS) -LE 'e2e|fuzz|lint|cluster|chart'
 
 test-sanitizers:
 	@$(MAKE) --no-print-directory test-asan

@@ -167,6 +167,7 @@ def test_early_error_never_reads_the_body_as_a_request(made):
         assert second.status is None or second.text == '{"message":"router is ready"}', second
 
 
+@pytest.mark.alone
 def test_expect_100_continue(made):
     with made.router.connect() as conn:
         conn.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 28\r\n\r\n")

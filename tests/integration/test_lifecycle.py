@@ -232,6 +232,7 @@ def read_all(conn):
     return events
 
 
+@pytest.mark.alone
 def test_sigterm_drains(stack):
     made = stack(flags=["--drain-delay=700ms"])
     conn = slow_stream(made)

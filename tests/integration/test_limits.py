@@ -66,6 +66,7 @@ def test_soft_descriptor_limit_is_raised(stack):
     assert line.split()[3:5] == ["4096", "4096"]
 
 
+@pytest.mark.alone
 def test_running_out_of_descriptors_does_not_spin(stack):
     made = stack(start=False)
 

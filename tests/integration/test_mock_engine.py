@@ -187,6 +187,7 @@ def test_errors(start):
     assert status == 400 and b"unknown fault" in data
 
 
+@pytest.mark.alone
 def test_prefix_cache(start):
     engine = start("--cache-blocks", "64", "--block-size", "4", "--prefill-tokens-per-second", "1000")
     text = "x" * 1600
@@ -229,6 +230,7 @@ def test_batch_limit_and_cancel(start):
     second.close()
 
 
+@pytest.mark.alone
 def test_pace(start):
     engine = start("--decode-tokens-per-second", "50")
     begin = time.monotonic()

@@ -30,6 +30,7 @@ def percentile(values, share):
     return sorted(values)[int(share * (len(values) - 1))]
 
 
+@pytest.mark.alone
 def test_probes_answer_at_twice_saturation(stack):
     """Two pods of 16 slots, 64 clients that never pause: half of them always wait."""
     made = stack(2, config=CONFIG, flags=["--workers=2", "--expose-metrics-on-router-port", "--queue-timeout=20s"])

@@ -9,6 +9,8 @@ from support.engine import answer
 from support.router import SLOW, wait_for
 from support.wire import Conn, request_bytes
 
+pytestmark = pytest.mark.alone
+
 
 def slowest_of_most(made, path, count):
     """Of `count` probes, each on a connection of its own, the time that 95 % stay below."""

@@ -106,6 +106,7 @@ def test_first_come_first_served(stack, workers):
     assert made.router.metric("warmroute_queue_wait_seconds_count", model_server="golden/ms-a") == 8
 
 
+@pytest.mark.alone
 def test_who_waits_for_one_pod_holds_nobody_up(stack):
     made = stack(2, config=config(2), flags=["--breaker-failures=0"])
     free_a, free_b = threading.Event(), threading.Event()

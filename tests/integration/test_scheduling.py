@@ -114,6 +114,7 @@ def test_one_hanging_pod_delays_no_other(stack):
     assert len([p for p, _ in made.engines[0].scrapes if p == "/metrics"]) <= 2  # they do not pile up
 
 
+@pytest.mark.alone
 def test_scrape_interval_is_kept(stack):
     made = stack(1, env={"METRICS_SCRAPE_INTERVAL": "300ms"})
     made.engine.wait_scrapes(4)
