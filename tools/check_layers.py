@@ -15,6 +15,7 @@ LAYERS = [
     ["http", "openai", "route", "prefix", "schedule"],
     ["pd"],
     ["config", "net", "metrics"],
+    ["kube"],
     ["upstream", "proxy", "source", "scrape", "admin"],
     ["app"],
 ]
@@ -22,7 +23,7 @@ LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in fol
 # Steps to the side that the design asks for; everything else goes strictly down.
 SIDEWAYS = {("openai", "http"), ("proxy", "upstream")}
 
-ASIO = {"net", "upstream", "proxy", "source", "scrape", "admin", "app"}
+ASIO = {"net", "kube", "upstream", "proxy", "source", "scrape", "admin", "app"}
 # Pattern of the header, the folders (or single files) that may include it.
 LIBRARIES = [
     (r"boost/asio", ASIO | {"include/warmroute/plugin_prepare.hpp"}),
@@ -37,7 +38,7 @@ LIBRARIES = [
     (r"xxhash\.h", {"prefix", "openai"}),
     (r"CLI/", {"app"}),
     (r"openssl/", {"net"}),
-    (r"simdjson", {"openai", "scrape"}),
+    (r"simdjson", {"openai", "scrape", "config", "kube"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -16,11 +16,19 @@ struct SslDeleter {
 };
 using SslPtr = std::unique_ptr<ssl_st, SslDeleter>;
 
-/// Client side (workloadPort.protocol https). Immutable after creation, shared by all threads.
+/// What a client session of TLS is made of when it is not in files, or not only a CA: PEM texts.
+struct ClientTlsMaterial {
+  std::string ca_pem;                    ///< empty: the system's CAs
+  std::string certificate_pem, key_pem;  ///< the client's own, with its chain; both or neither
+  bool insecure = false;                 ///< no verification at all
+};
+
+/// Client side (workloadPort.protocol https, the API server). Immutable after creation, shared by all threads.
 class ClientTls {
  public:
   /// \param ca_file empty: the system's CAs. \param insecure no verification at all.
   static Result<std::unique_ptr<ClientTls>> create(const std::string& ca_file, bool insecure);
+  static Result<std::unique_ptr<ClientTls>> create(const ClientTlsMaterial& material);
   ~ClientTls();
   ClientTls(const ClientTls&) = delete;
   ClientTls& operator=(const ClientTls&) = delete;
