@@ -4,7 +4,6 @@
 #include <array>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <ctime>
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "net/connection.hpp"
 #include "net/task_group.hpp"
 
 namespace warmroute::admin {
@@ -23,10 +23,11 @@ using net::error_code;
 using Tcp = asio::ip::tcp;
 
 constexpr std::size_t head_limit_bytes = 8U << 10U;
+constexpr std::size_t read_step_bytes = 4U << 10U;
 
 struct Connection {
-  explicit Connection(net::Socket s) : socket(std::move(s)) {}
-  net::Socket socket;
+  explicit Connection(net::Socket socket) : stream(std::move(socket)) {}
+  net::Connection stream;
   net::Clock::time_point deadline;
   bool idle = true;  ///< waits for the first byte of a request
 };
@@ -47,6 +48,7 @@ struct State {
   const HttpServerLimits limits;
   HttpServer::PostHandler post_handler;  ///< empty: POST is refused
   std::size_t post_limit_bytes = 0;
+  HttpServer::TlsSession tls_session;  ///< empty: clear text
   net::Acceptor acceptor;
   net::Timer watchdog;
   std::list<Connection> connections;
@@ -104,7 +106,7 @@ struct Request {
   bool head_only = false;
   bool keep_alive = false;
   bool post = false;
-  std::string target, body;
+  std::string target, content_type, body;
   std::size_t used = 0;  ///< bytes of the input that belong to it
 };
 
@@ -149,6 +151,8 @@ Request read_request(std::string_view input, std::optional<std::size_t> post_lim
   if (head.method() == http::verb::post && post_limit) {
     const auto length = parser.content_length();
     request.keep_alive = parser.keep_alive();
+    const auto type = head[http::field::content_type];
+    request.content_type = std::string(type.data(), type.size());
     read_post(input, length ? std::optional<std::uint64_t>(*length) : std::nullopt, *post_limit, request);
   } else if (head.method() != http::verb::get && !request.head_only)
     request.refused = 405;
@@ -159,26 +163,76 @@ Request read_request(std::string_view input, std::optional<std::size_t> post_lim
 
 Page answer(const State& state, const Request& request) {
   if (request.refused != 0) return error_page(request.refused);
-  return request.post ? state.post_handler(request.target, request.body) : state.handler(request.target);
+  if (!request.post) return state.handler(request.target);
+  return state.post_handler({request.target, request.content_type, request.body});
+}
+
+/// Waits for what an operation could not go on without. True: the connection was closed meanwhile.
+net::Task<bool> wait_for(net::Connection& stream, bool writable) {
+  if (!writable) co_return bool(co_await stream.wait_readable());
+  const error_code ec = co_await stream.wait_writable();
+  co_return bool(ec);
+}
+
+net::Task<bool> handshake(net::Connection& stream) {
+  for (;;) {
+    const auto result = stream.try_handshake();
+    if (result.status == net::Io::ok) co_return true;
+    if (result.status != net::Io::would_block && result.status != net::Io::would_block_write) co_return false;
+    if (co_await wait_for(stream, result.status == net::Io::would_block_write)) co_return false;
+  }
+}
+
+/// Appends what comes next. False: the connection ended.
+net::Task<bool> read_more(net::Connection& stream, std::string& input) {
+  for (;;) {
+    const std::size_t have = input.size();
+    input.resize(have + read_step_bytes);
+    const auto result = stream.try_read({input.data() + have, read_step_bytes});
+    input.resize(have + result.bytes);
+    if (result.status == net::Io::ok) co_return true;
+    if (result.status != net::Io::would_block && result.status != net::Io::would_block_write) co_return false;
+    if (co_await wait_for(stream, result.status == net::Io::would_block_write)) co_return false;
+  }
+}
+
+net::Task<bool> write_all(net::Connection& stream, std::string_view head, std::string_view body) {
+  std::array<iovec, 2> pieces{
+      {{const_cast<char*>(head.data()), head.size()}, {const_cast<char*>(body.data()), body.size()}}};
+  std::span<iovec> rest(pieces);
+  while (!(rest = net::behind(rest, 0)).empty()) {
+    const auto result = stream.try_write(rest);
+    if (result.status == net::Io::ok) {
+      rest = net::behind(rest, result.bytes);
+      continue;
+    }
+    if (result.status != net::Io::would_block && result.status != net::Io::would_block_read) co_return false;
+    if (co_await wait_for(stream, result.status == net::Io::would_block)) co_return false;
+  }
+  co_return true;
 }
 
 /// Answers requests until the client, a deadline or an error ends the connection.
 net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
   const ConnectionGuard guard(state, place);
   Connection& connection = *guard;
+  if (state->tls_session) {
+    net::SslPtr session = state->tls_session(connection.stream.socket().native_handle());
+    if (!session) co_return;
+    connection.stream.start_tls(std::move(session));
+    connection.deadline = net::Clock::now() + state->limits.head;
+    if (!co_await handshake(connection.stream)) co_return;
+    connection.deadline = net::Clock::now() + state->limits.idle;
+  }
   std::string input;
   while (!state->stopped) {
     Request request = read_request(
         input, state->post_handler ? std::optional(state->post_limit_bytes) : std::optional<std::size_t>());
     if (!request.complete) {
       connection.idle = input.empty();
-      const std::size_t have = input.size();
-      input.resize(have + 1024);
-      auto [ec, count] =
-          co_await connection.socket.async_read_some(asio::buffer(input.data() + have, 1024), net::as_result);
-      if (ec) co_return;
-      input.resize(have + count);
-      if (have == 0) connection.deadline = net::Clock::now() + state->limits.head;
+      const bool first = input.empty();
+      if (!co_await read_more(connection.stream, input)) co_return;
+      if (first) connection.deadline = net::Clock::now() + state->limits.head;
       continue;
     }
     input.erase(0, request.used);
@@ -187,10 +241,8 @@ net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
     const bool keep_alive = request.keep_alive && request.refused == 0;
     const Page page = answer(*state, request);
     const std::string head = answer_head(page, keep_alive);
-    const std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
-                                                    request.head_only ? asio::const_buffer() : asio::buffer(page.body)};
-    auto [ec, count] = co_await asio::async_write(connection.socket, buffers, net::as_result);
-    if (ec || !keep_alive) co_return;
+    if (!co_await write_all(connection.stream, head, request.head_only ? std::string_view() : page.body)) co_return;
+    if (!keep_alive) co_return;
     connection.deadline = net::Clock::now() + state->limits.idle;
   }
 }
@@ -207,8 +259,7 @@ net::Task<> watch(StatePtr state) {
     (void)ec;  // woken by a new connection or by stop()
     const auto now = net::Clock::now();
     for (auto& connection : state->connections) {
-      error_code ignored;  // closing a socket that is broken anyway
-      if (connection.deadline <= now) connection.socket.close(ignored);
+      if (connection.deadline <= now) connection.stream.close();
     }
   }
 }
@@ -218,12 +269,11 @@ bool make_room(State& state) {
   if (state.connections.size() < state.limits.connections) return true;
   auto oldest = state.connections.end();
   for (auto it = state.connections.begin(); it != state.connections.end(); ++it) {
-    if (!it->idle || !it->socket.is_open()) continue;
+    if (!it->idle || !it->stream.is_open()) continue;
     if (oldest == state.connections.end() || it->deadline < oldest->deadline) oldest = it;
   }
   if (oldest == state.connections.end()) return false;
-  error_code ignored;
-  oldest->socket.close(ignored);
+  oldest->stream.close();
   return true;
 }
 
@@ -306,6 +356,8 @@ void HttpServer::accept_posts(PostHandler handler, std::size_t body_limit_bytes)
   impl_->state->post_limit_bytes = body_limit_bytes;
 }
 
+void HttpServer::use_tls(TlsSession session) { impl_->state->tls_session = std::move(session); }
+
 Result<std::uint16_t> HttpServer::listen(const std::string& address, std::uint16_t port) {
   State& state = *impl_->state;
   if (const error_code ec = open_listener(state.acceptor, address, port))
@@ -325,7 +377,7 @@ void HttpServer::stop() {
   error_code ignored;  // nothing is left to do about a descriptor that does not close cleanly
   state.acceptor.close(ignored);
   state.watchdog.cancel();
-  for (auto& connection : state.connections) connection.socket.close(ignored);
+  for (auto& connection : state.connections) connection.stream.close();
 }
 
 }  // namespace warmroute::admin

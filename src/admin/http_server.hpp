@@ -1,5 +1,6 @@
 #pragma once
-// The small HTTP server behind the metrics and debug listeners: GET and HEAD, POST where it is wanted, control thread.
+// The small HTTP server behind the metrics, debug and webhook listeners: GET and HEAD, POST where it is wanted, TLS
+// where it is wanted, control thread.
 
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string_view>
 
 #include "net/task.hpp"
+#include "net/tls.hpp"
 #include "warmroute/result.hpp"
 
 namespace warmroute::admin {
@@ -20,8 +22,15 @@ struct Page {
   std::string location;  ///< for 301
 };
 
+/// A POST with its whole body.
+struct Post {
+  std::string_view target;  ///< path and query as received
+  std::string_view content_type;
+  std::string_view body;
+};
+
 struct HttpServerLimits {
-  std::chrono::milliseconds head{10'000};  ///< from the first byte of a request head to its end
+  std::chrono::milliseconds head{10'000};  ///< from the first byte of a request to its end; a TLS handshake, too
   std::chrono::milliseconds idle{60'000};  ///< between requests, and for the whole of an answer
   std::size_t connections = 100;           ///< at the limit the one that is idle longest is closed for a new one
 };
@@ -29,7 +38,9 @@ struct HttpServerLimits {
 class HttpServer {
  public:
   using Handler = std::function<Page(std::string_view target)>;
-  using PostHandler = std::function<Page(std::string_view target, std::string_view body)>;
+  using PostHandler = std::function<Page(const Post& post)>;
+  /// A server session for the descriptor; null: there is no certificate now, and the connection is closed.
+  using TlsSession = std::function<net::SslPtr(int descriptor)>;
   /// \param name for messages, e.g. "Metrics server".
   /// \param handler called on the control thread, not after stop(). `target` is the path and query as received.
   HttpServer(net::io_context& control, std::string name, Handler handler, HttpServerLimits limits = {});
@@ -39,6 +50,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   /// Answers POST too, with a body of at most so many bytes (Content-Length only). Before listen().
   void accept_posts(PostHandler handler, std::size_t body_limit_bytes);
+  /// Speaks TLS only. Before listen().
+  void use_tls(TlsSession session);
   /// Once. Error: "Metrics server listen failed: ...". Address empty: all (IPv6 dual stack, IPv4 alone where it is
   /// missing); "localhost": 127.0.0.1; else an IP address.
   /// \return the port, chosen by the system when `port` is 0.

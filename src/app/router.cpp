@@ -211,10 +211,10 @@ Result<void> Router::open_listeners() {
     return admin::debug_page(*store_, target, shared_.settings.breaker);
   });
   debug_server_->accept_posts(
-      [this](std::string_view target, std::string_view body) {
+      [this](const admin::Post& post) {
         const admin::ExplainContext context{*table_, *pipeline_, shared_.settings.sample_max_age,
                                             shared_.settings.compat};
-        return admin::explain_page(context, target, body);
+        return admin::explain_page(context, post.target, post.body);
       },
       admin::explain_body_limit_bytes);
   if (auto opened = debug_server_->listen("localhost", static_cast<std::uint16_t>(options_.debug_port)); !opened)

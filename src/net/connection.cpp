@@ -64,6 +64,27 @@ struct Connection::Watch {
   void* owner = nullptr;
   std::optional<Handler> waiter;
 
+  /// With the reactor while a wait is. When the loop goes without having run it, the waiting coroutine goes too: it may
+  /// own the connection, and nobody else would end that circle.
+  class Report {
+   public:
+    explicit Report(std::shared_ptr<Watch> watch) noexcept : watch_(std::move(watch)) {}
+    Report(Report&&) noexcept = default;
+    Report& operator=(Report&&) = delete;
+    ~Report() {
+      if (watch_) watch_->waiter.reset();
+    }
+    void operator()(error_code /*closed and failed sockets count as readable*/) {
+      const auto watch = std::move(watch_);
+      watch->pending = false;
+      watch->ready = true;  // the next try_read says what it is
+      watch->fire();
+    }
+
+   private:
+    std::shared_ptr<Watch> watch_;
+  };
+
   void fire() {
     if (waiter) {
       auto handler = std::move(*waiter);
@@ -152,11 +173,7 @@ IoResult Connection::try_write(std::span<const iovec> pieces) noexcept {
 
 void Connection::arm() {
   watch_->pending = true;
-  socket_.async_wait(Socket::wait_read, [watch = watch_](error_code) {
-    watch->pending = false;
-    watch->ready = true;  // closed and failed sockets count as readable: the next try_read says what it is
-    watch->fire();
-  });
+  socket_.async_wait(Socket::wait_read, Watch::Report(watch_));
 }
 
 namespace {

@@ -53,18 +53,9 @@ struct KeyFree {
   void operator()(EVP_PKEY* key) const noexcept { EVP_PKEY_free(key); }
 };
 
-}  // namespace
-
-ServerTls::~ServerTls() = default;
-
-Result<std::unique_ptr<ServerTls>> ServerTls::create(std::string certificate_file, std::string key_file) {
-  std::unique_ptr<ServerTls> tls(new ServerTls(std::move(certificate_file), std::move(key_file)));
-  auto loaded = tls->reload_if_changed();
-  if (!loaded) return loaded.error();
-  return tls;
-}
-
-Result<std::shared_ptr<ssl_ctx_st>> ServerTls::load(const std::string& certificate, const std::string& key) const {
+/// \param certificate_name, key_name where the texts come from.
+Result<std::shared_ptr<ssl_ctx_st>> load(const std::string& certificate, const std::string& certificate_name,
+                                         const std::string& key, const std::string& key_name) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_mode(context.get(),
@@ -76,17 +67,30 @@ Result<std::shared_ptr<ssl_ctx_st>> ServerTls::load(const std::string& certifica
       BIO_new_mem_buf(certificate.data(), static_cast<int>(certificate.size())));
   const std::unique_ptr<X509, X509Free> leaf(PEM_read_bio_X509_AUX(certificates.get(), nullptr, nullptr, nullptr));
   if (!leaf || SSL_CTX_use_certificate(context.get(), leaf.get()) != 1)
-    return tls_error("cannot use the certificate in " + certificate_file_);
+    return tls_error("cannot use the certificate in " + certificate_name);
   while (X509* extra = PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr))
     SSL_CTX_add0_chain_cert(context.get(), extra);
   ERR_clear_error();  // the end of the file is reported as an error
   const std::unique_ptr<BIO, BioFree> keys(BIO_new_mem_buf(key.data(), static_cast<int>(key.size())));
   const std::unique_ptr<EVP_PKEY, KeyFree> private_key(PEM_read_bio_PrivateKey(keys.get(), nullptr, nullptr, nullptr));
   if (!private_key || SSL_CTX_use_PrivateKey(context.get(), private_key.get()) != 1)
-    return tls_error("cannot use the key in " + key_file_);
+    return tls_error("cannot use the key in " + key_name);
   if (SSL_CTX_check_private_key(context.get()) != 1)
-    return tls_error("certificate " + certificate_file_ + " and key " + key_file_ + " do not belong together");
+    return tls_error("certificate " + certificate_name + " and key " + key_name + " do not belong together");
   return context;
+}
+
+}  // namespace
+
+ServerTls::~ServerTls() = default;
+
+std::unique_ptr<ServerTls> ServerTls::create_empty() { return std::unique_ptr<ServerTls>(new ServerTls({}, {})); }
+
+Result<std::unique_ptr<ServerTls>> ServerTls::create(std::string certificate_file, std::string key_file) {
+  std::unique_ptr<ServerTls> tls(new ServerTls(std::move(certificate_file), std::move(key_file)));
+  auto loaded = tls->reload_if_changed();
+  if (!loaded) return loaded.error();
+  return tls;
 }
 
 Result<bool> ServerTls::reload_if_changed() {
@@ -94,10 +98,19 @@ Result<bool> ServerTls::reload_if_changed() {
   if (!certificate) return certificate.error();
   auto key = read_file(key_file_);
   if (!key) return key.error();
-  std::string content = *certificate + '\0' + *key;
+  return take(*certificate, certificate_file_, *key, key_file_);
+}
+
+Result<bool> ServerTls::use(const std::string& certificate, const std::string& key, const std::string& origin) {
+  return take(certificate, origin, key, origin);
+}
+
+Result<bool> ServerTls::take(const std::string& certificate, const std::string& certificate_name,
+                             const std::string& key, const std::string& key_name) {
+  std::string content = certificate + '\0' + key;
   if (content == seen_) return false;
   seen_ = std::move(content);
-  auto context = load(*certificate, *key);
+  auto context = load(certificate, certificate_name, key, key_name);
   if (!context) return context.error();
   const std::lock_guard lock(mutex_);
   context_ = std::move(*context);
@@ -110,6 +123,7 @@ SslPtr ServerTls::session(int descriptor) const {
     const std::lock_guard lock(mutex_);
     context = context_;
   }
+  if (!context) return nullptr;
   SslPtr ssl(SSL_new(context.get()));  // takes a reference of its own
   if (ssl) {
     SSL_set_fd(ssl.get(), descriptor);

@@ -123,17 +123,17 @@ std::string get(std::uint16_t port, const std::string& request) {
 TEST_CASE("admin: POST where it is wanted, with a body that comes in pieces, under its limit") {
   Running running(
       {}, [](std::string_view) { return Page(); },
-      [](std::string_view target, std::string_view body) {
+      [](const Post& post) {
         Page page;
-        page.body = std::string(target) + " has " + std::string(body) + ".";
+        page.body = std::string(post.target) + " has " + std::string(post.content_type) + std::string(post.body) + ".";
         return page;
       });
   Client client(running.port());
   client.send("POST /p?q HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nab");
   std::this_thread::sleep_for(20ms);
-  client.send("cdefPOST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  client.send("cdefPOST /e HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nContent-Length: 0\r\n\r\n");
   CHECK(client.read_until("/p?q has abcdef.").find("200 OK") != std::string::npos);
-  CHECK(client.read_until("/e has .").find("200 OK") != std::string::npos);
+  CHECK(client.read_until("/e has a/b.").find("200 OK") != std::string::npos);
   const std::string large = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n";
   CHECK(get(running.port(), large).rfind("HTTP/1.1 413 ", 0) == 0);
   const std::string whole = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
