@@ -129,6 +129,10 @@ class YamlFile {
   /// \param diagnostics receives everything found now and by the nodes later; must outlive the file and its nodes.
   [[nodiscard]] static YamlFile parse(std::string_view text, std::string file_name, Diagnostics& diagnostics,
                                       const YamlLimits& limits = {});
+  /// One JSON text as a document, so that the same readers serve the API server's objects. Places are paths only;
+  /// `managedFields` are left out. What is no JSON, or too deep or large, is reported as an error.
+  [[nodiscard]] static YamlFile parse_json(std::string_view json, std::string name, Diagnostics& diagnostics,
+                                           const YamlLimits& limits = {});
   /// Empty documents (nothing or a comment between two `---`) are null nodes; a text without content has none.
   [[nodiscard]] const std::vector<YamlNode>& documents() const noexcept { return documents_; }
   /// False when parse() met an error.

@@ -1,0 +1,72 @@
+#include "kube/watch_plan.hpp"
+
+#include <algorithm>
+
+namespace warmroute::kube {
+namespace {
+
+constexpr int status_unauthorized = 401, status_gone = 410;
+constexpr int doublings = 16;
+/// Refusals of a watch in a row after which a list says more: a cluster restored from a backup refuses for ever to go
+/// on from a version that it has not reached again.
+constexpr int refusals_before_list = 5;
+/// A refusal that time may not heal (a missing right or resource definition) is asked again at leisure.
+constexpr bool is_lasting(int status) { return status == 403 || status == 404 || status == 405; }
+
+}  // namespace
+
+std::chrono::milliseconds WatchPlan::pause(double jitter, RetryAfter retry_after) {
+  const int shift = std::min(failures_, doublings);
+  ++failures_;
+  const auto due = std::min<std::chrono::milliseconds>(limits_.first * (std::int64_t{1} << shift), limits_.most);
+  // The server's wish counts, within reason; all routers got the same, so it is spread upwards.
+  if (retry_after) {
+    const auto wish = std::min<std::chrono::milliseconds>(*retry_after, std::chrono::minutes(1));
+    return wish + std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(wish.count()) * jitter / 2));
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(due.count()) * (0.5 + jitter / 2)));
+}
+
+WatchPlan::Step WatchPlan::list_done() {
+  in_pages_ = true;
+  stale_lists_ = 0;
+  return {Do::watch, std::chrono::milliseconds(0), true};
+}
+
+WatchPlan::Step WatchPlan::list_failed(int status, RetryAfter retry_after, double jitter) {
+  if (status == status_gone && in_pages_) {
+    in_pages_ = false;
+    return {Do::list, std::chrono::milliseconds(0), false};
+  }
+  auto delay = pause(jitter, retry_after);
+  if (is_lasting(status)) delay = std::max(delay, limits_.most / 2);
+  return {Do::list, delay, in_pages_};
+}
+
+WatchPlan::Step WatchPlan::list_stale(double jitter) {
+  ++stale_lists_;
+  return {Do::list, pause(jitter), in_pages_};
+}
+
+WatchPlan::Step WatchPlan::watch_refused(int status, RetryAfter retry_after, double jitter) {
+  const bool first = failures_ == 0;
+  auto delay = pause(jitter, retry_after);
+  if (status == status_gone) return {Do::list, first ? std::chrono::milliseconds(0) : delay, in_pages_};
+  if (status == status_unauthorized && first) delay = std::chrono::milliseconds(0);  // the credentials were read again
+  if (is_lasting(status)) delay = std::max(delay, limits_.most / 2);
+  return {failures_ > refusals_before_list ? Do::list : Do::watch, delay, in_pages_};
+}
+
+WatchPlan::Step WatchPlan::watch_ended(bool healthy, double jitter) {
+  if (healthy) failures_ = 0;
+  const auto delay = pause(jitter);
+  return {Do::watch, healthy ? std::chrono::milliseconds(0) : delay, in_pages_};
+}
+
+WatchPlan::Step WatchPlan::event_broken(double jitter) {
+  const bool first = failures_ == 0;
+  const auto delay = pause(jitter);
+  return {Do::list, first ? std::chrono::milliseconds(0) : delay, in_pages_};
+}
+
+}  // namespace warmroute::kube

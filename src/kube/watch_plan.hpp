@@ -1,0 +1,55 @@
+#pragma once
+// What a reflector does next, and when: a state machine without I/O, clocks or randomness of its own.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "warmroute/result.hpp"
+
+namespace warmroute::kube {
+
+struct BackoffLimits {
+  std::chrono::milliseconds first{200}, most{5'000};
+};
+
+class WatchPlan {
+ public:
+  enum class Do : std::uint8_t { list, watch };
+  struct Step {
+    Do what = Do::list;
+    std::chrono::milliseconds delay{0};
+    bool in_pages = true;
+  };
+  using RetryAfter = std::optional<std::chrono::seconds>;
+
+  explicit WatchPlan(BackoffLimits limits = {}) : limits_(limits) {}
+
+  /// \param jitter in [0, 1): pauses are between half and all of what is due
+  Step list_done();
+  Step list_failed(int status, RetryAfter retry_after, double jitter);
+  /// It is older than what is known.
+  Step list_stale(double jitter);
+  /// The API server answered the watch with something else than a stream, or an ERROR event came.
+  Step watch_refused(int status, RetryAfter retry_after, double jitter);
+  /// No answer to the watch, or the stream's end. \param healthy it had lived for a while
+  Step watch_ended(bool healthy, double jitter);
+  /// An event that cannot be read: what it said is lost.
+  Step event_broken(double jitter);
+  /// An event or a bookmark was understood.
+  void progress() noexcept { failures_ = 0; }
+
+  /// Lists that were older than what is known, in a row.
+  [[nodiscard]] int stale_lists() const noexcept { return stale_lists_; }
+  [[nodiscard]] int failures() const noexcept { return failures_; }
+
+ private:
+  [[nodiscard]] std::chrono::milliseconds pause(double jitter, RetryAfter retry_after = std::nullopt);
+
+  BackoffLimits limits_;
+  int failures_ = 0;  ///< in a row
+  int stale_lists_ = 0;
+  bool in_pages_ = true;  ///< false after a `continue` expired: pages would expire again
+};
+
+}  // namespace warmroute::kube
