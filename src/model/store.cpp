@@ -135,6 +135,8 @@ struct Store::Impl {
   std::map<std::string, Server> servers;  ///< by namespace/name
   std::vector<Live*> by_slot;             ///< null: free
   std::vector<std::uint32_t> free_slots;
+  /// What is in flight by namespace/name and address, also at those that left with requests under way.
+  std::map<std::string, std::weak_ptr<PodSlots>> slots;
   std::uint32_t last_generation = 0;
   mutable std::uint64_t last_pods_version = 0;
   std::vector<ScrapeTarget> targets;
@@ -157,8 +159,10 @@ struct Store::Impl {
     id.generation = ++last_generation;
     by_slot[id.slot] = &pod;
     const std::size_t slash = key.find('/');
+    auto& counted = slots[key + '|' + pod.identity.ip + '|' + std::to_string(pod.identity.port.value_or(0))];
     pod.record = std::make_shared<PodRecord>(id, key.substr(slash + 1), key.substr(0, slash), pod.identity.ip,
-                                             pod.identity.host);
+                                             pod.identity.host, counted.lock());
+    counted = pod.record->slots();
     pod.loaded_models = no_models();
     pod.process_start.reset();
     pod.up = true;
@@ -215,6 +219,7 @@ void Store::Impl::reconcile(const std::vector<Pod>& pods, Changes& changes) {
   }
   for (auto& [key, gone] : live) end_incarnation(gone, changes);
   live = std::move(next);
+  std::erase_if(slots, [](const auto& entry) { return entry.second.expired(); });
   for (auto& [key, entry] : live) {
     for (const std::string& server : entry.servers) servers.at(server).members.push_back(&entry);
   }

@@ -159,7 +159,7 @@ void WaitQueues::slot_freed(const model::PodRecord& pod) noexcept {
       const bool all_woken = first == line->waiters.end();
       if (all_woken) first = line->waiters.begin();
       const auto& pods = (*first)->server->pods;
-      if (std::none_of(pods.begin(), pods.end(), [&](const auto& p) { return p.record.get() == &pod; })) continue;
+      if (std::none_of(pods.begin(), pods.end(), [&](const auto& p) { return p.record->slots() == pod.slots(); })) continue;
       // Whoever comes behind those that were called already must learn that there is one more.
       if (all_woken)
         (*first)->chain = true;

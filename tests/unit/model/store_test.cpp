@@ -328,6 +328,43 @@ TEST_CASE("a static pod that does not answer leaves, stays a target and returns 
   }
 }
 
+TEST_CASE("requests that outlive their incarnation count at its address until they end", "[store]") {
+  Recorder r;
+  model::ResourceSet set{{}, {server("s", {{"app", "x"}})}, {static_pod("a", {{"app", "x"}})}};
+  r.store.replace(set);
+  model::InFlightGuard stream(r.record("default/s"));
+  const auto first = r.record("default/s")->id();
+
+  SECTION("a static pod that did not answer for a while") {
+    r.store.set_reachable(first, false);
+    r.store.set_reachable(first, true);
+  }
+  SECTION("a pod that was not ready for a while") {
+    set.pods[0].ready = false;
+    r.store.replace(set);
+    set.pods[0].ready = true;
+    r.store.replace(set);
+  }
+  const auto again = r.record("default/s");
+  REQUIRE(again->id() != first);
+  CHECK(again->in_flight() == 1);
+  CHECK_FALSE(model::InFlightGuard::take_below(again, 1).pod());
+  struct Waiters final : model::SlotWaiters {
+    void slot_freed(const model::PodRecord& pod) noexcept override { freed = pod.slots().get(); }
+    const model::PodSlots* freed = nullptr;
+  } waiters;
+  again->want(waiters);
+  stream.release();
+  again->unwant();
+  CHECK(waiters.freed == again->slots().get());
+  CHECK(again->in_flight() == 0);
+
+  const model::InFlightGuard other(again);
+  set.pods[0].ip = "10.0.0.2";
+  r.store.replace(set);
+  CHECK(r.record("default/s")->in_flight() == 0);  // another address, another engine
+}
+
 TEST_CASE("a pod with a kubelet is not taken out by probes", "[store]") {
   Recorder r;
   r.store.replace({{}, {server("s", {{"app", "x"}})}, {pod("a", {{"app", "x"}})}});
