@@ -25,17 +25,19 @@ void on_client_left(void* owner) {
   }
 }
 
-// Another pod for a request whose pod failed: the next candidate, or, while the others are at their in-flight limit,
-// one that becomes free. False: there is none.
+// Whether there may be another pod for a request whose pod failed. Pods that were passed over because their breakers
+// are open are better than none.
+bool others_left(const route::Match& match, const Pick& pick, std::span<const PodId> tried) {
+  return pick.next < pick.decision.count || pick.decision.limited || tried.size() < match.server->pods.size();
+}
+
+// The next candidate, or, while the others are at their in-flight limit, one that becomes free. False: there is none.
 net::Task<bool> next_pod(Exchange& exchange, route::Match& match, Admission& admission, std::span<const PodId> tried,
                          Current& current,
                          Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& pick = admission.pick;
-  // Pods that were passed over because their breakers are open are better than none.
-  const bool others =
-      pick.next < pick.decision.count || pick.decision.limited || tried.size() < match.server->pods.size();
   if (take_next(exchange, *match.server, pick, pick.best)) co_return true;
-  if (!others) co_return false;
+  if (!others_left(match, pick, tried)) co_return false;
   const auto server = match.server;
   admission = co_await admit(exchange, match, tried, current);
   if (admission.pick.decision.count == 0 || exchange.session.client_left()) co_return false;
@@ -74,9 +76,8 @@ net::Task<> forward(Exchange& exchange,
   for (std::size_t i = 0; i < tries && !session.client_left(); ++i) {
     auto& pick = admission.pick;
     if (i > 0) {
-      const bool at_once = pick.next == pick.decision.count;  // none is left that may be tried: waits for one, or ends
-      if (!co_await pause_before_retry(exchange, at_once ? std::chrono::milliseconds(0) : interval, current.pause))
-        break;
+      if (!others_left(match, pick, tried)) break;
+      if (!co_await pause_before_retry(exchange, interval, current.pause)) break;
       if (!co_await next_pod(exchange, match, admission, tried, current, outgoing)) break;
       exchange.shared.counters.retries->inc();
     }

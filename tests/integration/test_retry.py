@@ -145,6 +145,24 @@ def test_retry_interval_is_waited(stack):
     assert 0.6 <= time.monotonic() - started < 3 * SLOW
 
 
+def test_retry_interval_is_waited_before_a_pod_that_was_passed_over(stack):
+    made = stack(2, retry={"attempts": 1, "retryInterval": "400ms"},
+                 flags=["--breaker-failures=2", "--breaker-open=1h", "--breaker-open-max=1h"])
+    busy, broken = answer("no", "429 X"), answer("no", "503 X")
+    a, b = made.engines
+    a.answers, b.answers = [busy, busy, broken], [broken, broken, GOOD]
+    for _ in range(2):  # opens the second pod's breaker
+        made.router.chat()
+    assert made.router.chat().text == "good"
+    assert b.requests[2].at - a.requests[2].at > 0.35
+
+
+def test_no_interval_is_waited_when_no_pod_is_left(stack):
+    made = stack(1, retry={"attempts": 3, "retryInterval": "30s"})
+    made.engine.answers = [answer("no", "503 X")]
+    assert made.router.chat().status == 503 and len(made.asked()) == 1
+
+
 def test_retry_interval_ends_when_the_client_leaves(stack):
     made = stack(2, retry={"attempts": 1, "retryInterval": "30s"})
     order(made, answer("no", "500 X"), GOOD)
