@@ -44,7 +44,7 @@ std::optional<State> Breaker::update(const Change& change) noexcept {
   }
 }
 
-bool Breaker::admits(const BreakerPolicy& policy, Clock::time_point now, std::uint64_t random) const noexcept {
+bool Breaker::admits(const BreakerPolicy& policy, Clock::time_point now, double draw) const noexcept {
   const Word word = load();
   const std::uint32_t at = tick(now);
   const auto since = static_cast<std::uint32_t>(word.time);
@@ -60,7 +60,7 @@ bool Breaker::admits(const BreakerPolicy& policy, Clock::time_point now, std::ui
   }
   const std::uint64_t whole = ticks_of(policy.ramp);
   const std::uint64_t passed = std::max<std::uint64_t>(elapsed(at, since), whole / 10);
-  return passed >= whole || random % whole < passed;
+  return passed >= whole || draw * static_cast<double>(whole) < static_cast<double>(passed);
 }
 
 std::optional<Breaker::Ticket> Breaker::enter(const BreakerPolicy& policy, Clock::time_point now, bool forced,

@@ -40,8 +40,9 @@ class Breaker {
 
   /// The common case: one load.
   [[nodiscard]] bool closed() const noexcept { return load().state == closed_bits; }
-  /// Whether a request may be given to the pod. In the ramp `random` (uniform 64 bits) decides. Changes nothing.
-  [[nodiscard]] bool admits(const BreakerPolicy& policy, Clock::time_point now, std::uint64_t random) const noexcept;
+  /// Whether a request may be given to the pod. In the ramp only where `draw` (0 to below 1) is below the share of the
+  /// requests that the pod gets by now. Changes nothing.
+  [[nodiscard]] bool admits(const BreakerPolicy& policy, Clock::time_point now, double draw) const noexcept;
   /// The request is given to the pod. Empty: its probes are taken. `forced`: it is sent whatever the state, because no
   /// pod admits requests. `changed` is set where the state changed.
   [[nodiscard]] std::optional<Ticket> enter(const BreakerPolicy& policy, Clock::time_point now, bool forced,

@@ -52,7 +52,7 @@ net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId>
       co_return;
     }
     if (look) {
-      admission.pick = pick(exchange, *match.server, tried);
+      admission.pick = pick(exchange, *match.server, tried, place.as_of());
       if (admission.pick.decision.count > 0) {
         place.served();
         co_return;

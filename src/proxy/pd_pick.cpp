@@ -9,12 +9,10 @@ namespace warmroute::proxy {
 namespace {
 
 /// The groups without the pods whose breaker admits nothing now. \return false: no pod was left out, `out` is not used.
-bool without_failing(const Settings& settings, const model::ServerEntry& server, std::vector<model::PdGroupPods>& out) {
-  if (!settings.breaker.enabled()) return false;
-  const auto now = net::coarse_now();  // the clock of BreakerPass::enter()
+bool without_failing(const Shared& shared, const model::ServerEntry& server, std::vector<model::PdGroupPods>& out) {
+  if (!shared.settings.breaker.enabled()) return false;
   const auto failing = [&](std::uint32_t index) {
-    const auto& breaker = server.pods[index].record->breaker();
-    return !breaker.closed() && !breaker.admits(settings.breaker, now, base::random64());
+    return !breaker_admits(shared, *server.pods[index].record, std::nullopt);
   };
   bool any = false;
   for (const auto& group : server.groups) {
@@ -64,7 +62,7 @@ void PairPlan::decide() {
     return decision_.end == schedule::PairDecision::End::paired;
   };
   std::vector<model::PdGroupPods> good;
-  const bool some_fail = !forced_ && without_failing(shared.settings, server_, good);
+  const bool some_fail = !forced_ && without_failing(shared, server_, good);
   if (some_fail && run(good)) return;
   forced_ = forced_ || some_fail;  // a failing pod is better than none
   (void)run(server_.groups);

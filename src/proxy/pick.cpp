@@ -1,6 +1,7 @@
 #include "proxy/pick.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace warmroute::proxy {
 
@@ -15,14 +16,26 @@ PodView view_of(const model::PodEntry& entry, model::Clock::time_point now, cons
   return view;
 }
 
+bool breaker_admits(const Shared& shared, const model::PodRecord& record, std::optional<net::Clock::time_point> as_of) {
+  const auto& breaker = record.breaker();
+  const auto& policy = shared.settings.breaker;
+  if (!policy.enabled() || breaker.closed()) return true;
+  if (as_of)
+    return breaker.admits(
+        policy, *as_of,
+        static_cast<double>(record.in_flight()) / static_cast<double>(shared.pipeline->in_flight_limit()));
+  // By the clock of BreakerPass::enter(): else a breaker could admit here what it refuses there.
+  return breaker.admits(policy, net::coarse_now(), std::ldexp(static_cast<double>(base::random64() >> 11U), -53));
+}
+
 namespace {
 
 // What plugins see of the pods that may serve the request. False: some were left out because of their breaker.
-bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried, bool forced) {
+bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried, bool forced,
+               std::optional<net::Clock::time_point> as_of) {
   auto& scratch = exchange.session.context().scratch;
   const auto now = model::Clock::now();
   const auto& settings = exchange.shared.settings;
-  const bool breakers = settings.breaker.enabled() && !forced;
   bool all = true;
   scratch.pods.clear();
   scratch.pod_numbers.clear();
@@ -30,9 +43,7 @@ bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<c
     const auto& entry = server.pods[i];
     const auto& record = *entry.record;
     if (!tried.empty() && std::find(tried.begin(), tried.end(), record.id()) != tried.end()) continue;
-    // By the clock of BreakerPass::enter(): else a breaker could admit here what it refuses there.
-    if (breakers && !record.breaker().closed() &&
-        !record.breaker().admits(settings.breaker, net::coarse_now(), base::random64())) {
+    if (!forced && !breaker_admits(exchange.shared, record, as_of)) {
       all = false;
       continue;
     }
@@ -44,7 +55,8 @@ bool list_pods(Exchange& exchange, const model::ServerEntry& server, std::span<c
 
 }  // namespace
 
-Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried) {
+Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried,
+          std::optional<net::Clock::time_point> as_of) {
   const auto& pipeline = *exchange.shared.pipeline;
   auto& scratch = exchange.session.context().scratch;
   const auto limit = pipeline.in_flight_limit();
@@ -52,7 +64,7 @@ Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const 
   constexpr int tries_unchanged = 3, tries = 16;
   for (int i = 0; i < tries; ++i) {
     if (i + 1 == tries) pick.forced = true;  // others took every probe's place: better an open breaker than no answer
-    const bool all = list_pods(exchange, server, tried, pick.forced);
+    const bool all = list_pods(exchange, server, tried, pick.forced, as_of);
     const bool whole = scratch.pods.size() == server.pods.size();
     pick.decision = scratch.pods.empty() ? schedule::Decision()
                                          : pipeline.run(exchange.view(), exchange.states, scratch.pods, {},

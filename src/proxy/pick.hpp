@@ -2,6 +2,7 @@
 // Step 8: the pods of one ModelServer, scheduled for one request, and the best of them reserved. Next step:
 // proxy/attempt.cpp.
 
+#include <optional>
 #include <span>
 
 #include "model/pod_record.hpp"
@@ -28,9 +29,16 @@ struct Pick {
   Reserved best;
 };
 
+/// Whether the pod's breaker lets a request in. `as_of`: of one that waits in line (Place::as_of()). No draw decides
+/// for those, which would let them pass each other: the share of the ramp is one of the pod's in-flight limit then.
+[[nodiscard]] bool breaker_admits(const Shared& shared, const model::PodRecord& record,
+                                  std::optional<net::Clock::time_point> as_of);
+
 /// Runs the pipeline over the pods whose breaker admits requests (over all when none does) and that are not among
-/// `tried`; once more when another worker took the same pod meanwhile. `server` has pods.
-[[nodiscard]] Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried = {});
+/// `tried`; once more when another worker took the same pod meanwhile. `server` has pods. `as_of`: of a request that
+/// waits in line.
+[[nodiscard]] Pick pick(Exchange& exchange, const model::ServerEntry& server, std::span<const PodId> tried = {},
+                        std::optional<net::Clock::time_point> as_of = {});
 
 /// Reserves the next candidate that is not at its limit and whose breaker admits it. False: there is none.
 [[nodiscard]] bool take_next(Exchange& exchange, const model::ServerEntry& server, Pick& pick, Reserved& reserved);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "net/deadline.hpp"
+
 namespace warmroute::proxy {
 namespace {
 
@@ -44,6 +46,7 @@ struct WaitQueues::Line {
   std::array<Clock::time_point, 64> served{};  ///< a ring
   std::size_t served_count = 0;
   Clock::time_point busy_since;  ///< when the first of the present line came
+  Clock::time_point first_looked;
   metrics::Gauge* waiting = nullptr;
   metrics::Histogram* waited = nullptr;
 };
@@ -91,7 +94,7 @@ WaitQueues::Place WaitQueues::join(Server server, std::uint64_t bytes, net::io_c
       // Unless somebody ahead was called and has not looked yet, all of them looked in vain: a pod that none of them
       // may use, or that they have tried, may be free for this one.
       waiter->woken = std::none_of(line.waiters.begin(), line.waiters.end(), [](const auto& w) { return w->woken; });
-      if (line.waiters.empty()) line.busy_since = waiter->joined;
+      if (line.waiters.empty()) line.busy_since = line.first_looked = waiter->joined;
       line.waiters.push_back(waiter);
       waiter->place = std::prev(line.waiters.end());
       line.bytes += bytes;
@@ -159,7 +162,8 @@ void WaitQueues::slot_freed(const model::PodRecord& pod) noexcept {
       const bool all_woken = first == line->waiters.end();
       if (all_woken) first = line->waiters.begin();
       const auto& pods = (*first)->server->pods;
-      if (std::none_of(pods.begin(), pods.end(), [&](const auto& p) { return p.record->slots() == pod.slots(); })) continue;
+      if (std::none_of(pods.begin(), pods.end(), [&](const auto& p) { return p.record->slots() == pod.slots(); }))
+        continue;
       // Whoever comes behind those that were called already must learn that there is one more.
       if (all_woken)
         (*first)->chain = true;
@@ -194,7 +198,14 @@ bool WaitQueues::Place::arm() {
   const std::lock_guard lock(queues_->mutex_);
   waiter_->nudged = false;
   const bool called = std::exchange(waiter_->woken, false);
-  return called || waiter_->place == waiter_->line->waiters.begin();
+  const bool first = waiter_->place == waiter_->line->waiters.begin();
+  if (first) waiter_->line->first_looked = net::coarse_now();
+  return called || first;
+}
+
+WaitQueues::Clock::time_point WaitQueues::Place::as_of() const {
+  const std::lock_guard lock(queues_->mutex_);
+  return waiter_->line->first_looked;
 }
 
 void WaitQueues::Place::pass_on() {

@@ -48,6 +48,9 @@ class WaitQueues final : public model::SlotWaiters {
     /// From here on a freed slot wakes this request, so: first arm(), then look for a pod. False: others are first and
     /// nobody called, so there is nothing to look for.
     [[nodiscard]] bool arm();
+    /// When the first of the line looked last. What changes by time alone (a breaker that lets requests back in) is
+    /// seen as of then by all of them, so that nobody gets what the first was refused a moment ago.
+    [[nodiscard]] Clock::time_point as_of() const;
     /// Nothing was found: what woke this request may serve one behind it.
     void pass_on();
     /// Waits until woken, at the latest until `until`. Returns at once when woken since arm().

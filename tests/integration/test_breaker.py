@@ -70,7 +70,7 @@ def test_own_failures_in_a_row_take_a_pod_out(pair, name):
         assert (response.status, response.text) == (200, "good")
     assert asked(made)[0] == 3
     assert made.router.metric("warmroute_breaker_transitions_total", pod="golden/a-1", to="open") == 1
-    assert "breaker of pod golden/a-1: open" in made.router.stderr()
+    made.router.wait_stderr("breaker of pod golden/a-1: open")
 
 
 def test_refused_connections_take_a_pod_out(pair):

@@ -43,7 +43,7 @@ def test_no_score_plugin_means_a_random_choice_and_a_warning(stack):
 def test_random_beside_others_is_removed_with_a_warning(stack):
     made = stack(2, config=only({"gpu-usage": 1, "random": 5}))
     assert set(spread(made, 10)) == {"a-1"}
-    assert "random" in made.router.stderr()
+    made.router.wait_stderr("random")
 
 
 def test_gpu_usage_prefers_the_empty_cache(stack):

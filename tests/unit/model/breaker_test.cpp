@@ -37,7 +37,8 @@ struct Pod {
     (void)breaker.complete(policy, now, ticket);
   }
   void pass(int length) { now += milliseconds(length); }
-  [[nodiscard]] bool admits(std::uint64_t random = 0) const { return breaker.admits(policy, now, random); }
+  /// `drawn`: of the 400 hundredths of a second that the ramp takes.
+  [[nodiscard]] bool admits(int drawn = 0) const { return breaker.admits(policy, now, drawn / 400.0); }
   [[nodiscard]] State state() const { return breaker.state(policy, now); }
 };
 
@@ -94,7 +95,7 @@ TEST_CASE("breaker: after the open time a few probes, then a growing share, then
   CHECK(pod.admits());
   pod.good(second);
   CHECK(pod.state() == State::ramping);
-  // The share is the passed part of the ramp, a tenth at least: random % 400 hundredths of a second.
+  // The share is the passed part of the ramp, a tenth at least.
   CHECK(pod.admits(39));
   CHECK(!pod.admits(41));
   pod.pass(-50);  // a thread whose clock reading is older than the ramp
