@@ -17,14 +17,14 @@ LAYERS = [
     ["config", "net", "metrics"],
     ["kube"],
     ["upstream", "proxy", "source", "scrape", "admin"],
-    ["webhook"],
+    ["webhook", "status"],
     ["app"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
 # Steps to the side that the design asks for; everything else goes strictly down.
 SIDEWAYS = {("openai", "http"), ("proxy", "upstream")}
 
-ASIO = {"net", "kube", "upstream", "proxy", "source", "scrape", "admin", "webhook", "app"}
+ASIO = {"net", "kube", "upstream", "proxy", "source", "scrape", "admin", "webhook", "status", "app"}
 # Pattern of the header, the folders (or single files) that may include it.
 LIBRARIES = [
     (r"boost/asio", ASIO | {"include/warmroute/plugin_prepare.hpp"}),

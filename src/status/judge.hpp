@@ -1,0 +1,35 @@
+#pragma once
+// What we think of the routes and servers that we know: the conditions that their status should show. Pure.
+//
+// | kind        | type         | False because of |
+// |-------------|--------------|----------------------------------------------------------------------------------------|
+// | ModelRoute  | ResolvedRefs | ModelServerNotFound | | ModelRoute  | Ready        | NotSupported, ModelServerNotFound
+// (all of them), NoReadyPods                           | | ModelServer | Ready        | NoPodSelected, NoReadyPods,
+// NoCompleteGroup                                            |
+//
+// Messages hold no counts: those would change, and be written, with every pod.
+
+#include <string>
+#include <vector>
+
+#include "model/resources.hpp"
+#include "model/snapshot.hpp"
+#include "status/condition.hpp"
+
+namespace warmroute::status {
+
+enum class Kind : std::uint8_t { model_route, model_server };
+inline constexpr std::size_t kinds = 2;
+[[nodiscard]] const char* name(Kind kind) noexcept;
+[[nodiscard]] const char* plural(Kind kind) noexcept;
+
+struct Verdict {
+  Kind kind = Kind::model_route;
+  std::string ns, name, uid, resource_version;
+  std::vector<Condition> conditions;
+};
+
+/// \param resources everything known, pods that are not ready included. \param snapshot made of it.
+[[nodiscard]] std::vector<Verdict> judge(const model::ResourceSet& resources, const model::Snapshot& snapshot);
+
+}  // namespace warmroute::status

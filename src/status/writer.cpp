@@ -1,0 +1,278 @@
+#include "status/writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/log.hpp"
+#include "status/event.hpp"
+
+namespace warmroute::status {
+namespace {
+
+/// What the API server has of an object, as far as we know.
+struct Known {
+  std::string uid;
+  std::string resource_version;  ///< of the API server's last answer
+  std::string judged_version;    ///< of the object that was judged then
+  std::uint32_t generation = 0;
+  std::vector<StoredCondition> conditions;
+};
+
+struct Answer {
+  std::string uid, resource_version;
+  std::uint32_t generation = 0;
+  std::vector<StoredCondition> conditions;
+};
+
+std::optional<Answer> parse_object(const std::string& json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(json).get(root) != simdjson::SUCCESS) return std::nullopt;
+  std::string problem;
+  const config::JsonReader reader(root, problem);
+  const auto meta = reader.get("metadata");
+  Answer answer;
+  answer.uid = meta.get("uid").text();
+  answer.resource_version = meta.get("resourceVersion").text();
+  answer.generation = meta.get("generation").number().value_or(0);
+  answer.conditions = read_conditions(reader);
+  return problem.empty() ? std::optional(std::move(answer)) : std::nullopt;
+}
+
+std::string key_of(const Verdict& verdict) {
+  return std::string(plural(verdict.kind)) + "/" + verdict.ns + "/" + verdict.name;
+}
+std::string path_of(const Verdict& verdict) {
+  return "/apis/networking.serving.volcano.sh/v1alpha1/namespaces/" + verdict.ns + "/" + plural(verdict.kind) + "/" +
+         verdict.name;
+}
+
+}  // namespace
+
+struct WriterState {
+  WriterState(net::io_context& control, kube::Api a, WriterOptions o, WriterHooks h)
+      : api(std::move(a)), options(std::move(o)), hooks(std::move(h)), timer(control) {}
+  kube::Api api;
+  const WriterOptions options;
+  const WriterHooks hooks;
+  net::Timer timer;
+  bool stopped = false;
+  bool dirty = true;
+  bool waiting = false;  ///< for dirty
+  std::map<std::string, Known> known;
+  std::array<bool, kinds> no_status{};  ///< refused, or dropped
+  bool no_events = false;
+  std::map<std::string, net::Clock::time_point> events_sent;  ///< by object, type and reason
+  std::uint64_t event_number = 0;
+
+  /// The object is as we left it, or as it was when we looked at it.
+  [[nodiscard]] static bool is_current(const Known& have, const Verdict& verdict) {
+    return have.uid == verdict.uid &&
+           (have.resource_version == verdict.resource_version || have.judged_version == verdict.resource_version);
+  }
+
+  void take(const Verdict& verdict, Answer answer) {
+    Known& have = known[key_of(verdict)];
+    have.uid = std::move(answer.uid);
+    have.resource_version = std::move(answer.resource_version);
+    have.judged_version = verdict.resource_version;
+    have.generation = answer.generation;
+    have.conditions = std::move(answer.conditions);
+  }
+
+  void forget_what_is_gone(const std::vector<Verdict>& verdicts) {
+    std::set<std::string> there;
+    for (const Verdict& verdict : verdicts) there.insert(key_of(verdict));
+    std::erase_if(known, [&](const auto& each) { return !there.contains(each.first); });
+    const auto old = net::Clock::now() - options.event_again;
+    std::erase_if(events_sent, [&](const auto& each) { return each.second < old; });
+  }
+
+  void stop_status(Kind kind, const std::string& why) {
+    no_status[static_cast<std::size_t>(kind)] = true;
+    log::warning("no status on {}s any more: {}; everything else works", name(kind), why);
+  }
+};
+
+namespace {
+
+using StatePtr = std::shared_ptr<WriterState>;
+enum class Step : std::uint8_t { done, failed };
+
+net::Task<> pause(StatePtr state, std::chrono::milliseconds time) {
+  state->timer.expires_after(time);
+  auto [ec] = co_await state->timer.async_wait(net::as_result);
+  (void)ec;  // stop() cancels, and everybody looks at `stopped`
+}
+
+/// The same request may be answered otherwise later.
+bool may_pass(const Result<kube::Response>& answer) {
+  return !answer || answer->status == 401 || answer->status == 429 || answer->status >= 500;
+}
+
+/// \return true when the answer can be used.
+bool accept(WriterState& state, const Verdict& verdict, const Result<kube::Response>& answer, Step& step) {
+  step = Step::done;
+  if (answer && answer->ok()) return true;
+  if (answer && answer->status == 403) {
+    state.stop_status(verdict.kind, answer->text());
+  } else if (answer && (answer->status == 404 || answer->status == 409)) {
+    state.known.erase(key_of(verdict));
+  } else {
+    const std::string what = fmt::format("status of {} {}/{}: {}", name(verdict.kind), verdict.ns, verdict.name,
+                                         answer ? answer->text() : answer.error().detail);
+    if (may_pass(answer)) {
+      log::v(1, "{}", what);
+      step = Step::failed;
+    } else {
+      log::warning("{}", what);  // ours alone: the next object may be fine
+    }
+  }
+  return false;
+}
+
+net::Task<Step> send_event(StatePtr state, const Verdict* about, Event event) {
+  const std::string key = key_of(*about) + " " + event.reason;
+  if (state->no_events || state->events_sent.contains(key)) co_return Step::done;
+  event.instance = state->options.instance;
+  kube::Request request("POST", "/apis/events.k8s.io/v1/namespaces/" + about->ns + "/events");
+  request.body = event_json(*about, event, state->hooks.now(), ++state->event_number);
+  const auto answer = co_await state->api(std::move(request));
+  if (state->stopped) co_return Step::failed;
+  if (answer && answer->status == 403) {
+    state->no_events = true;
+    log::warning("no Events any more: {}; everything else works", answer->text());
+    co_return Step::done;
+  }
+  if (may_pass(answer)) co_return Step::failed;
+  if (!answer->ok()) log::warning("an Event was refused: {}", answer->text());
+  state->events_sent[key] = net::Clock::now();
+  co_await pause(state, state->options.pace);
+  co_return Step::done;
+}
+
+/// Events about what is another than before. \param before as far as it is known.
+net::Task<Step> tell(StatePtr state, const Verdict* verdict, std::vector<StoredCondition> before) {
+  for (const Condition& condition : verdict->conditions) {
+    const StoredCondition* const old = find(before, condition.type);
+    const bool was_bad = old != nullptr && old->status == "False";
+    if (condition.is_true ? !was_bad : was_bad && old->reason == condition.reason) continue;
+    Event event;
+    event.warning = !condition.is_true;
+    event.reason = condition.reason;
+    event.note = condition.message;
+    event.action = "Check";
+    if (co_await send_event(state, verdict, std::move(event)) == Step::failed) co_return Step::failed;
+  }
+  co_return Step::done;
+}
+
+/// What the API server has of the object, unless we know.
+net::Task<Step> look(StatePtr state, const Verdict* verdict) {
+  const auto it = state->known.find(key_of(*verdict));
+  if (it != state->known.end() && WriterState::is_current(it->second, *verdict)) co_return Step::done;
+  kube::Request request("GET", path_of(*verdict));
+  const auto answer = co_await state->api(std::move(request));
+  if (state->stopped) co_return Step::failed;
+  Step step = Step::done;
+  if (accept(*state, *verdict, answer, step))
+    if (auto object = parse_object(answer->body)) state->take(*verdict, std::move(*object));
+  co_await pause(state, state->options.pace);
+  co_return step;
+}
+
+net::Task<Step> write(StatePtr state, const Verdict* verdict) {
+  const bool writable = !state->no_status[static_cast<std::size_t>(verdict->kind)];
+  if (writable && co_await look(state, verdict) == Step::failed) co_return Step::failed;
+  const std::string key = key_of(*verdict);
+  if (writable && !state->known.contains(key)) co_return Step::done;  // gone meanwhile, or refused
+  Known& have = state->known[key];
+  const auto before = have.conditions;
+  const auto after = merge(before, verdict->conditions, have.generation, state->hooks.now());
+  if (same(before, after)) co_return Step::done;
+  if (state->no_status[static_cast<std::size_t>(verdict->kind)]) {
+    have.conditions = after;  // our own memory then
+    co_return co_await tell(state, verdict, before);
+  }
+  kube::Request request("PATCH", path_of(*verdict) + "/status");
+  request.content_type = "application/merge-patch+json";
+  request.body = conditions_patch(after);
+  const auto answer = co_await state->api(std::move(request));
+  if (state->stopped) co_return Step::failed;
+  Step step = Step::done;
+  if (accept(*state, *verdict, answer, step)) {
+    auto object = parse_object(answer->body);
+    if (object && find(object->conditions, verdict->conditions.front().type) == nullptr) {
+      state->stop_status(verdict->kind,
+                         "the CustomResourceDefinition drops status.conditions (apply this chart's crds)");
+      object->conditions = after;
+    }
+    if (object) state->take(*verdict, std::move(*object));
+  }
+  if (step == Step::failed) co_return step;
+  co_await pause(state, state->options.pace);
+  if (state->stopped) co_return Step::failed;
+  co_return co_await tell(state, verdict, before);
+}
+
+net::Task<Step> write_all(StatePtr state) {
+  const auto verdicts = state->hooks.verdicts();
+  state->forget_what_is_gone(verdicts);
+  for (const Verdict& verdict : verdicts) {
+    if (state->stopped || !state->hooks.leads()) co_return Step::done;
+    if (co_await write(state, &verdict) == Step::failed) co_return Step::failed;
+  }
+  co_return Step::done;
+}
+
+net::Task<> work(StatePtr state) {
+  auto retry = state->options.retry;
+  while (!state->stopped) {
+    if (!state->dirty) {
+      state->waiting = true;
+      state->timer.expires_at(net::Clock::time_point::max());
+      auto [ec] = co_await state->timer.async_wait(net::as_result);
+      (void)ec;  // wake() or stop()
+      state->waiting = false;
+      continue;
+    }
+    co_await pause(state, state->options.gather);
+    if (state->stopped) co_return;
+    state->dirty = false;
+    if (!state->hooks.leads()) {
+      state->known.clear();  // others write now
+      continue;
+    }
+    if (co_await write_all(state) == Step::done) {
+      retry = state->options.retry;
+      continue;
+    }
+    state->dirty = true;
+    co_await pause(state, retry);
+    retry = std::min(retry * 2, state->options.retry_max);
+  }
+}
+
+}  // namespace
+
+Writer::Writer(net::io_context& control, kube::Api api, WriterOptions options, WriterHooks hooks)
+    : state_(std::make_shared<WriterState>(control, std::move(api), std::move(options), std::move(hooks))) {}
+
+Writer::~Writer() { stop(); }
+
+net::Task<> Writer::run() { return work(state_); }
+
+void Writer::wake() {
+  state_->dirty = true;
+  if (state_->waiting) state_->timer.cancel();
+}
+
+void Writer::stop() {
+  state_->stopped = true;
+  state_->timer.cancel();
+}
+
+}  // namespace warmroute::status

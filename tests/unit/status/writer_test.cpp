@@ -1,0 +1,274 @@
+#include "status/writer.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <boost/asio/post.hpp>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "net/task_group.hpp"
+#include "support/run_coro.hpp"
+
+using namespace warmroute;
+using namespace warmroute::status;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Objects with a generation and conditions; PATCH replaces the conditions, as a merge patch does.
+class FakeObjects {
+ public:
+  explicit FakeObjects(net::io_context& loop) : io(loop) {}
+  kube::Api api() {
+    return [this](kube::Request request) { return serve(this, std::move(request)); };
+  }
+  struct Object {
+    int generation = 1, version = 1;
+    std::string conditions = "[]";  ///< JSON
+  };
+  net::io_context& io;
+  std::map<std::string, Object> objects;  ///< by path below v1alpha1/
+  bool drops_conditions = false;
+  int refuse_status = 0, refuse_events = 0;  ///< HTTP status
+  std::vector<std::string> asked, bodies;
+  std::vector<std::string> events;  ///< "reason type"
+
+  [[nodiscard]] std::size_t count(const std::string& method) const {
+    std::size_t found = 0;
+    for (const auto& each : asked) found += each.rfind(method + " ", 0) == 0 ? 1 : 0;
+    return found;
+  }
+
+ private:
+  static kube::Response answer(int status, std::string body = "{}") {
+    kube::Response response;
+    response.status = status;
+    response.body = std::move(body);
+    return response;
+  }
+  static net::Task<Result<kube::Response>> serve(FakeObjects* self, kube::Request request) {
+    co_await boost::asio::post(self->io, net::use_task);
+    co_return self->serve_now(request);
+  }
+  static std::string member(const std::string& json, const std::string& name) {
+    simdjson::dom::parser parser;
+    const simdjson::dom::element root = parser.parse(json);
+    const std::string_view text = root[name];
+    return std::string(text);
+  }
+  kube::Response serve_now(const kube::Request& request) {
+    asked.push_back(request.method + " " + request.path);
+    bodies.push_back(request.body);
+    if (request.path.find("/events.k8s.io/v1/namespaces/ns/events") != std::string::npos) {
+      if (refuse_events != 0) return answer(refuse_events);
+      events.push_back(member(request.body, "reason") + " " + member(request.body, "type"));
+      return answer(201);
+    }
+    const std::string root = "/apis/networking.serving.volcano.sh/v1alpha1/namespaces/";
+    REQUIRE(request.path.rfind(root, 0) == 0);
+    std::string path = request.path.substr(root.size());
+    const bool status = path.ends_with("/status");
+    if (status) path.resize(path.size() - 7);
+    const auto it = objects.find(path);
+    if (it == objects.end()) return answer(404);
+    if (request.method == "PATCH") {
+      REQUIRE(status);
+      REQUIRE(request.content_type == "application/merge-patch+json");
+      if (refuse_status != 0) return answer(refuse_status);
+      ++it->second.version;
+      const std::string mark = R"({"status":{"conditions":)";
+      REQUIRE(request.body.rfind(mark, 0) == 0);
+      if (!drops_conditions)
+        it->second.conditions = request.body.substr(mark.size(), request.body.size() - mark.size() - 2);
+    }
+    return answer(200, fmt::format(R"({{"metadata":{{"uid":"u","resourceVersion":"{}","generation":{}}},)"
+                                   R"("status":{{"conditions":{}}}}})",
+                                   it->second.version, it->second.generation, it->second.conditions));
+  }
+};
+
+struct World {
+  World() : objects(io), writer(io, objects.api(), options(), hooks()) {
+    objects.objects["ns/modelroutes/r"] = {};
+    verdicts = {verdict()};
+    tasks.spawn("writer", writer.run());
+  }
+  static WriterOptions options() {
+    WriterOptions options;
+    options.instance = "me";
+    options.gather = 5ms;
+    options.pace = 1ms;
+    options.retry = 10ms;
+    return options;
+  }
+  WriterHooks hooks() {
+    return {[this] { return leads; }, [this] { return verdicts; },
+            [this] { return Moment(std::chrono::seconds(clock)); }};
+  }
+  static Verdict verdict(const std::string& name = "r") {
+    return {Kind::model_route, "ns", name, "u", "1", {{"Ready", true, "Ready", "requests are routed"}}};
+  }
+  void judge(bool good, const std::string& reason, const std::string& message = "why") {
+    verdicts[0].conditions[0] = {"Ready", good, reason, message};
+    writer.wake();
+  }
+  bool wait(const std::function<bool()>& reached, std::chrono::milliseconds limit = 5s) {
+    return test::run_until(io, reached, limit);
+  }
+  void settle() {
+    const auto before = objects.asked.size();
+    wait([&] { return objects.asked.size() > before; }, 100ms);
+    for (auto last = objects.asked.size() + 1; last != objects.asked.size();) {
+      last = objects.asked.size();
+      wait([] { return false; }, 60ms);
+    }
+  }
+  std::string conditions() { return objects.objects["ns/modelroutes/r"].conditions; }
+
+  net::io_context io;
+  net::TaskGroup tasks{io};
+  FakeObjects objects;
+  bool leads = true;
+  std::int64_t clock = 1'767'323'045;
+  std::vector<Verdict> verdicts;
+  Writer writer;
+};
+
+}  // namespace
+
+TEST_CASE("A condition is written once, and again only when it differs", "[status]") {
+  World world;
+  world.settle();
+  CHECK(world.conditions() ==
+        R"([{"type":"Ready","status":"True","observedGeneration":1,"lastTransitionTime":"2026-01-02T03:04:05Z",)"
+        R"("reason":"Ready","message":"requests are routed"}])");
+  CHECK(world.objects.asked.size() == 2);  // GET, PATCH
+  world.writer.wake();
+  world.settle();
+  CHECK(world.objects.asked.size() == 2);
+
+  world.verdicts[0].resource_version = "2";  // our own write comes back by the watch
+  world.writer.wake();
+  world.settle();
+  CHECK(world.objects.asked.size() == 2);
+  CHECK(world.objects.events.empty());
+}
+
+TEST_CASE("The time of a transition changes with the status only", "[status]") {
+  World world;
+  world.settle();
+  world.clock += 60;
+  world.judge(true, "Ready", "another message");
+  world.settle();
+  CHECK(world.conditions().find("03:04:05Z") != std::string::npos);
+  CHECK(world.conditions().find("another message") != std::string::npos);
+  world.judge(false, "NoReadyPods");
+  world.settle();
+  CHECK(world.conditions().find("03:05:05Z") != std::string::npos);
+  CHECK(world.objects.events == std::vector<std::string>{"NoReadyPods Warning"});
+  world.clock += 60;
+  world.judge(false, "ModelServerNotFound");
+  world.settle();
+  CHECK(world.conditions().find("03:05:05Z") != std::string::npos);
+  world.judge(true, "Ready");
+  world.settle();
+  CHECK(world.conditions().find("03:06:05Z") != std::string::npos);
+  CHECK(world.objects.events ==
+        std::vector<std::string>{"NoReadyPods Warning", "ModelServerNotFound Warning", "Ready Normal"});
+}
+
+TEST_CASE("The same Event is not sent again for a while", "[status]") {
+  World world;
+  world.settle();
+  for (int i = 0; i < 3; ++i) {
+    world.judge(false, "NoReadyPods");
+    world.settle();
+    world.judge(true, "Ready");
+    world.settle();
+  }
+  CHECK(world.objects.events == std::vector<std::string>{"NoReadyPods Warning", "Ready Normal"});
+}
+
+TEST_CASE("A changed object is looked at, and its generation is shown; what others wrote stays", "[status]") {
+  World world;
+  world.settle();
+  auto& object = world.objects.objects["ns/modelroutes/r"];
+  object.generation = 5;
+  object.version = 9;
+  object.conditions.insert(
+      object.conditions.size() - 1,
+      R"(,{"type":"Theirs","status":"Unknown","lastTransitionTime":"t","reason":"R","message":"m"})");
+  world.verdicts[0].resource_version = "9";
+  world.writer.wake();
+  world.settle();
+  CHECK(world.conditions().find(R"("observedGeneration":5)") != std::string::npos);
+  CHECK(world.conditions().find("Theirs") != std::string::npos);
+  CHECK(world.objects.count("GET") == 2);
+}
+
+TEST_CASE("Who does not lead writes nothing; who begins to lead finds what is there", "[status]") {
+  World world;
+  world.leads = false;
+  world.settle();
+  CHECK(world.objects.asked.empty());
+  world.objects.objects["ns/modelroutes/r"].conditions =
+      R"([{"type":"Ready","status":"True","observedGeneration":1,"lastTransitionTime":"old","reason":"Ready",)"
+      R"("message":"requests are routed"}])";
+  world.leads = true;
+  world.writer.wake();
+  world.settle();
+  CHECK(world.objects.count("GET") == 1);
+  CHECK(world.objects.count("PATCH") == 0);
+}
+
+TEST_CASE("CRDs that drop conditions get one write, then Events alone", "[status]") {
+  World world;
+  world.objects.drops_conditions = true;
+  world.objects.objects["ns/modelroutes/s"] = {};
+  world.verdicts.push_back(World::verdict("s"));
+  world.settle();
+  CHECK(world.objects.count("PATCH") == 1);
+  world.judge(false, "NoReadyPods");
+  world.settle();
+  world.writer.wake();
+  world.settle();
+  CHECK(world.objects.count("PATCH") == 1);
+  CHECK(world.objects.events == std::vector<std::string>{"NoReadyPods Warning"});
+}
+
+TEST_CASE("A refusal ends status, or Events, and nothing else", "[status]") {
+  World world;
+  SECTION("status") {
+    world.objects.refuse_status = 403;
+    world.judge(false, "NoReadyPods");
+    world.settle();
+    world.judge(true, "Ready");
+    world.settle();
+    world.judge(false, "NoPodSelected");
+    world.settle();
+    CHECK(world.objects.count("PATCH") == 1);
+    CHECK(world.objects.events.back() == "NoPodSelected Warning");
+  }
+  SECTION("Events") {
+    world.objects.refuse_events = 403;
+    world.judge(false, "NoReadyPods");
+    world.settle();
+    world.judge(false, "NoPodSelected");
+    world.settle();
+    CHECK(world.objects.count("POST") == 1);
+    CHECK(world.conditions().find("NoPodSelected") != std::string::npos);
+  }
+}
+
+TEST_CASE("A failure is tried again; an object that is gone or refused does not hold up the others", "[status]") {
+  World world;
+  world.objects.refuse_status = 500;
+  CHECK(world.wait([&] { return world.objects.count("PATCH") >= 3; }));
+  world.objects.refuse_status = 422;
+  world.settle();
+  world.objects.refuse_status = 0;
+  world.verdicts.insert(world.verdicts.begin(), World::verdict("gone"));
+  world.writer.wake();
+  world.settle();
+  CHECK(world.conditions().find("requests are routed") != std::string::npos);
+}
