@@ -11,10 +11,9 @@ using openai::ErrorKind;
 // breaker that lets requests back in.
 constexpr std::chrono::milliseconds look_again{100}, wait_for_call{1000};
 
-void refuse_filtered(Admission& admission) {
+void refuse(Admission& admission, const Search& search) {
   admission.refusal = ErrorKind::all_filtered;
-  admission.message = "can't schedule to target pod: pods have all been filtered out by \"";
-  admission.message.append(admission.pick.decision.filtered_by).append("\"");
+  admission.message = search.why();
 }
 
 void refuse_busy(Exchange& exchange, const route::Match& match, Admission& admission, ErrorKind kind, const char* why) {
@@ -35,7 +34,7 @@ bool follow_table(Exchange& exchange, route::Match& match, WaitQueues::Place& pl
   return true;
 }
 
-net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId> tried, WaitQueues::Place& place,
+net::Task<> wait(Exchange& exchange, route::Match& match, Search& search, WaitQueues::Place& place,
                  Admission& admission) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& queues = *exchange.shared.queues;
   const auto until = net::Clock::now() + std::min(queues.limits().timeout, exchange.time_left());
@@ -52,15 +51,16 @@ net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId>
       co_return;
     }
     if (look) {
-      admission.pick = pick(exchange, *match.server, tried, place.as_of());
-      if (admission.pick.decision.count > 0) {
+      const auto found = search.look(*match.server, place.as_of());
+      if (found == Search::Found::reserved) {
         place.served();
+        admission.admitted = true;
         co_return;
       }
       place.pass_on();
-      if (!admission.pick.decision.limited) {
+      if (found == Search::Found::none) {
         queues.count_rejected(*match.server, "filtered");
-        refuse_filtered(admission);
+        refuse(admission, search);
         co_return;
       }
     }
@@ -76,18 +76,17 @@ net::Task<> wait(Exchange& exchange, route::Match& match, std::span<const PodId>
 
 }  // namespace
 
-net::Task<Admission> admit(Exchange& exchange, route::Match& match, std::span<const PodId> tried,
-                           Current& current) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+net::Task<Admission> admit(
+    Exchange& exchange, route::Match& match, Search& search,
+    WaitQueues::Place*& awaited) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   Admission admission;
   const bool limited = exchange.shared.pipeline->in_flight_limit() != schedule::Pipeline::no_limit;
   auto& queues = *exchange.shared.queues;
   if (!limited || !queues.crowded(*match.server)) {
-    admission.pick = pick(exchange, *match.server, tried);
-    if (admission.pick.decision.count > 0) co_return admission;
-    if (!admission.pick.decision.limited) {
-      refuse_filtered(admission);
-      co_return admission;
-    }
+    const auto found = search.look(*match.server, std::nullopt);
+    admission.admitted = found == Search::Found::reserved;
+    if (found == Search::Found::none) refuse(admission, search);
+    if (found != Search::Found::busy) co_return admission;
   }
   auto refusal = WaitQueues::Refusal::none;
   const auto bytes = exchange.body.size() + exchange.decoded.size();
@@ -97,9 +96,9 @@ net::Task<Admission> admit(Exchange& exchange, route::Match& match, std::span<co
                 refusal == WaitQueues::Refusal::full ? "too many requests wait" : "too many bytes wait");
     co_return admission;
   }
-  current.place = &place;
-  co_await wait(exchange, match, tried, place, admission);
-  current.place = nullptr;
+  awaited = &place;
+  co_await wait(exchange, match, search, place, admission);
+  awaited = nullptr;
   co_return admission;
 }
 

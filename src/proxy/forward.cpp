@@ -6,12 +6,41 @@
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
 #include "proxy/outgoing.hpp"
+#include "proxy/pick.hpp"
 #include "proxy/retry.hpp"
 
 namespace warmroute::proxy {
 namespace {
 
 using Steady = model::RequestRecord::Steady;
+
+/// What has to be ended when the client leaves; one of them at most.
+struct Current {
+  Attempt* attempt = nullptr;
+  Pause* pause = nullptr;
+  WaitQueues::Place* place = nullptr;
+};
+
+/// For a pod that is not among `tried`.
+class PodSearch final : public Search {
+ public:
+  PodSearch(Exchange& exchange, const std::vector<PodId>& tried) : exchange_(exchange), tried_(tried) {}
+  Found look(const model::ServerEntry& server, std::optional<net::Clock::time_point> as_of) override {
+    pick = proxy::pick(exchange_, server, tried_, as_of);
+    if (pick.decision.count > 0) return Found::reserved;
+    return pick.decision.limited ? Found::busy : Found::none;
+  }
+  [[nodiscard]] std::string why() const override {
+    std::string why = "can't schedule to target pod: pods have all been filtered out by \"";
+    return why.append(pick.decision.filtered_by).append("\"");
+  }
+
+  Pick pick;
+
+ private:
+  Exchange& exchange_;
+  const std::vector<PodId>& tried_;
+};
 
 void on_client_left(void* owner) {
   auto& current = *static_cast<Current*>(owner);
@@ -32,15 +61,14 @@ bool others_left(const route::Match& match, const Pick& pick, std::span<const Po
 }
 
 // The next candidate, or, while the others are at their in-flight limit, one that becomes free. False: there is none.
-net::Task<bool> next_pod(Exchange& exchange, route::Match& match, Admission& admission, std::span<const PodId> tried,
+net::Task<bool> next_pod(Exchange& exchange, route::Match& match, PodSearch& search, std::span<const PodId> tried,
                          Current& current,
                          Outgoing& outgoing) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
-  auto& pick = admission.pick;
-  if (take_next(exchange, *match.server, pick, pick.best)) co_return true;
-  if (!others_left(match, pick, tried)) co_return false;
+  if (take_next(exchange, *match.server, search.pick, search.pick.best)) co_return true;
+  if (!others_left(match, search.pick, tried)) co_return false;
   const auto server = match.server;
-  admission = co_await admit(exchange, match, tried, current);
-  if (admission.pick.decision.count == 0 || exchange.session.client_left()) co_return false;
+  const auto admission = co_await admit(exchange, match, search, current.place);
+  if (!admission.admitted || exchange.session.client_left()) co_return false;
   if (match.server != server) outgoing = prepare(exchange, match);
   co_return true;
 }
@@ -55,9 +83,10 @@ net::Task<> forward(Exchange& exchange,
   Current current;
   session.watch_client(&on_client_left, &current);
   std::vector<PodId> tried;
-  auto admission = co_await admit(exchange, match, tried, current);
+  PodSearch search(exchange, tried);
+  auto admission = co_await admit(exchange, match, search, current.place);
   if (session.client_left()) co_return;
-  if (admission.pick.decision.count == 0) {
+  if (!admission.admitted) {
     session.unwatch_client();
     record.model_route = {};
     co_await answer_error(exchange, admission.refusal, std::move(admission.message), admission.retry_after_seconds);
@@ -74,11 +103,11 @@ net::Task<> forward(Exchange& exchange,
   KeptAnswer kept;
   bool only_timeouts = true;
   for (std::size_t i = 0; i < tries && !session.client_left(); ++i) {
-    auto& pick = admission.pick;
+    auto& pick = search.pick;
     if (i > 0) {
       if (!others_left(match, pick, tried)) break;
       if (!co_await pause_before_retry(exchange, interval, current.pause)) break;
-      if (!co_await next_pod(exchange, match, admission, tried, current, outgoing)) break;
+      if (!co_await next_pod(exchange, match, search, tried, current, outgoing)) break;
       exchange.shared.counters.retries->inc();
     }
     const auto& pod = match.server->pods[pick.best.index];

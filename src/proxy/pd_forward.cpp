@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "base/rng.hpp"
 #include "pd/connector.hpp"
+#include "proxy/admit.hpp"
 #include "proxy/attempt.hpp"
 #include "proxy/local_answer.hpp"
 #include "proxy/pd_pick.hpp"
@@ -14,7 +15,6 @@
 namespace warmroute::proxy {
 namespace {
 
-using openai::ErrorKind;
 using Steady = model::RequestRecord::Steady;
 
 /// What has to be ended when the client leaves.
@@ -22,6 +22,7 @@ struct Awaited {
   Attempt* prefill = nullptr;
   Attempt* decode = nullptr;
   Pause* pause = nullptr;
+  WaitQueues::Place* place = nullptr;
 };
 
 void on_client_left(void* owner) {
@@ -29,6 +30,7 @@ void on_client_left(void* owner) {
   // The last of them may run the request to its end, and `current` with it; a prefill attempt beside a decode attempt
   // only ends its own coroutine.
   auto* const decode = current.decode;
+  if (current.place != nullptr) return current.place->interrupt();
   if (current.pause != nullptr) return current.pause->cancel();
   if (current.prefill != nullptr) current.prefill->wake();
   if (decode != nullptr) decode->wake();
@@ -48,12 +50,13 @@ struct Beside {
 /// One request on its way through the pairs. Lives in the frame of forward_pair().
 class PairForward {
  public:
-  PairForward(Exchange& exchange, const route::Match& match)
+  PairForward(Exchange& exchange, const route::Match& match, Awaited& current)
       : exchange_(exchange),
         match_(match),
         server_(*match.server),
         connector_(pd::connector_for(match.server->spec)),
-        members_(exchange.readable_body()) {}
+        members_(exchange.readable_body()),
+        current_(current) {}
 
   net::Task<> run(PairPlan& plan);
 
@@ -82,7 +85,7 @@ class PairForward {
   const pd::BodyMembers members_;
   std::vector<http::Edit> prefill_edits_, decode_edits_;
   KeptAnswer kept_;
-  Awaited current_;
+  Awaited& current_;
   bool only_timeouts_ = true;
 };
 
@@ -254,7 +257,6 @@ net::Task<> PairForward::run(PairPlan& plan) {  // NOLINT(cppcoreguidelines-avoi
   auto& record = exchange_.record;
   const std::size_t tries = tries_allowed(server_.spec);
   const auto interval = server_.spec.retry ? server_.spec.retry->interval : std::chrono::milliseconds(0);
-  exchange_.session.watch_client(&on_client_left, &current_);
   for (std::size_t i = 0; i < tries && !exchange_.session.client_left(); ++i) {
     auto pair = plan.next();
     if (!pair) break;
@@ -285,17 +287,34 @@ net::Task<> PairForward::run(PairPlan& plan) {  // NOLINT(cppcoreguidelines-avoi
   co_await answer_all_failed(exchange_, std::move(kept_), only_timeouts_, "all prefill/decode attempts failed");
 }
 
-std::string why_not_scheduled(const schedule::PairDecision& decision) {
-  std::string why = "can't schedule to target pod: ";
-  switch (decision.end) {
-    case schedule::PairDecision::End::no_decode:
-      return why + "no decode pod found";
-    case schedule::PairDecision::End::filtered:
-      return why.append("pods have all been filtered out by \"").append(decision.filtered_by).append("\"");
-    default:
-      return why + "no valid prefill-decode pod pairs found";
+class PairSearch final : public Search {
+ public:
+  explicit PairSearch(Exchange& exchange) : exchange_(exchange) {}
+  Found look(const model::ServerEntry& server, std::optional<net::Clock::time_point> as_of) override {
+    // An engine that meets its prefill engine in a room does not start without it.
+    const bool may_skip_prefill = pd::connector_for(server.spec).order() == pd::Order::prefill_first;
+    plan.emplace(exchange_, server, may_skip_prefill, as_of);
+    if (plan->has_pair()) return Found::reserved;
+    return plan->decision().limited ? Found::busy : Found::none;
   }
-}
+  [[nodiscard]] std::string why() const override {
+    std::string why = "can't schedule to target pod: ";
+    const auto& decision = plan->decision();
+    switch (decision.end) {
+      case schedule::PairDecision::End::no_decode:
+        return why + "no decode pod found";
+      case schedule::PairDecision::End::filtered:
+        return why.append("pods have all been filtered out by \"").append(decision.filtered_by).append("\"");
+      default:
+        return why + "no valid prefill-decode pod pairs found";
+    }
+  }
+
+  std::optional<PairPlan> plan;
+
+ private:
+  Exchange& exchange_;
+};
 
 }  // namespace
 
@@ -303,20 +322,23 @@ net::Task<> forward_pair(Exchange& exchange,
                          route::Match match) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
   auto& record = exchange.record;
   exchange.states = exchange.shared.pipeline->new_states();
-  // An engine that meets its prefill engine in a room does not start without it.
-  const bool may_skip_prefill = pd::connector_for(match.server->spec).order() == pd::Order::prefill_first;
-  PairPlan plan(exchange, *match.server, may_skip_prefill);
-  if (plan.decision().end != schedule::PairDecision::End::paired) {
+  Awaited current;
+  exchange.session.watch_client(&on_client_left, &current);
+  PairSearch search(exchange);
+  auto admission = co_await admit(exchange, match, search, current.place);
+  if (exchange.session.client_left()) co_return;
+  if (!admission.admitted) {
+    exchange.session.unwatch_client();
     record.model_route = {};
-    co_await answer_error(exchange, ErrorKind::all_filtered, why_not_scheduled(plan.decision()));
+    co_await answer_error(exchange, admission.refusal, std::move(admission.message), admission.retry_after_seconds);
     co_return;
   }
   record.bound = true;
   record.model_server = match.server_key;
   record.upstream_model = route::upstream_model(match, record.model);
   record.upstream_started = Steady::now();
-  PairForward forward(exchange, match);
-  co_await forward.run(plan);
+  PairForward forward(exchange, match, current);
+  co_await forward.run(*search.plan);
 }
 
 }  // namespace warmroute::proxy

@@ -9,11 +9,10 @@ namespace warmroute::proxy {
 namespace {
 
 /// The groups without the pods whose breaker admits nothing now. \return false: no pod was left out, `out` is not used.
-bool without_failing(const Shared& shared, const model::ServerEntry& server, std::vector<model::PdGroupPods>& out) {
+bool without_failing(const Shared& shared, const model::ServerEntry& server,
+                     std::optional<net::Clock::time_point> as_of, std::vector<model::PdGroupPods>& out) {
   if (!shared.settings.breaker.enabled()) return false;
-  const auto failing = [&](std::uint32_t index) {
-    return !breaker_admits(shared, *server.pods[index].record, std::nullopt);
-  };
+  const auto failing = [&](std::uint32_t index) { return !breaker_admits(shared, *server.pods[index].record, as_of); };
   bool any = false;
   for (const auto& group : server.groups) {
     model::PdGroupPods kept;
@@ -35,8 +34,9 @@ bool without_failing(const Shared& shared, const model::ServerEntry& server, std
 
 }  // namespace
 
-PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool may_skip_prefill)
-    : exchange_(exchange), server_(server), may_skip_prefill_(may_skip_prefill) {
+PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool may_skip_prefill,
+                   std::optional<net::Clock::time_point> as_of)
+    : exchange_(exchange), server_(server), may_skip_prefill_(may_skip_prefill), as_of_(as_of) {
   constexpr int tries_unchanged = 3, tries = 16;
   for (int i = 0; i < tries; ++i) {
     if (i + 1 == tries) forced_ = true;  // others took every probe's place
@@ -49,6 +49,9 @@ PairPlan::PairPlan(Exchange& exchange, const model::ServerEntry& server, bool ma
     first_.reset();
     at_ = 0;
   }
+  // Many others were quicker each time.
+  decision_ = {};
+  decision_.limited = exchange.shared.pipeline->in_flight_limit() != schedule::Pipeline::no_limit;
 }
 
 void PairPlan::decide() {
@@ -62,8 +65,9 @@ void PairPlan::decide() {
     return decision_.end == schedule::PairDecision::End::paired;
   };
   std::vector<model::PdGroupPods> good;
-  const bool some_fail = !forced_ && without_failing(shared, server_, good);
-  if (some_fail && run(good)) return;
+  const bool some_fail = !forced_ && without_failing(shared, server_, as_of_, good);
+  // Pods that are only busy are worth waiting for.
+  if (some_fail && (run(good) || decision_.limited)) return;
   forced_ = forced_ || some_fail;  // a failing pod is better than none
   (void)run(server_.groups);
 }

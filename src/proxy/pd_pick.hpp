@@ -19,11 +19,15 @@ struct Pair {
 /// The pairs of a request in the order in which they are tried.
 class PairPlan {
  public:
-  /// Schedules the pods whose breaker admits requests (all when that leaves no pair), and reserves both pods of the
-  /// first pair; once more when another worker took one meanwhile.
+  /// Schedules the pods whose breaker admits requests (all when that leaves no pair, unless one may become free), and
+  /// reserves both pods of the first pair; once more when another worker took one meanwhile.
   /// \param may_skip_prefill a decode pod that holds the prompt may work alone.
-  PairPlan(Exchange& exchange, const model::ServerEntry& server, bool may_skip_prefill);
+  /// \param as_of of a request that waits in line.
+  PairPlan(Exchange& exchange, const model::ServerEntry& server, bool may_skip_prefill,
+           std::optional<net::Clock::time_point> as_of);
 
+  /// Without one: why. `limited`: it may help to wait.
+  [[nodiscard]] bool has_pair() const noexcept { return first_.has_value(); }
   [[nodiscard]] const schedule::PairDecision& decision() const noexcept { return decision_; }
   /// The next pair, reserved; empty when there is none.
   [[nodiscard]] std::optional<Pair> next();
@@ -44,6 +48,7 @@ class PairPlan {
   Exchange& exchange_;
   const model::ServerEntry& server_;
   const bool may_skip_prefill_;
+  const std::optional<net::Clock::time_point> as_of_;
   schedule::PairDecision decision_;
   std::optional<Pair> first_;
   bool forced_ = false;                 ///< pods whose breaker is open are tried too

@@ -44,14 +44,17 @@ class Pairing {
     if (scratch_.views.empty()) result.end = PairDecision::End::no_decode;
     // Again without the groups whose prefill pods were all filtered out, when other pods can take their places.
     for (bool again = !scratch_.views.empty(); again;) {
-      const bool others = mark_eligible() > candidate_limit;
+      const auto eligible = mark_eligible();
+      const bool others = eligible > candidate_limit;
       const Decision decode = pipeline_.run(request_, states_, scratch_.views, scratch_.eligible);
       if (decode.count == 0 && !decode.filtered_by.empty()) {
         result.end = PairDecision::End::filtered;
         result.filtered_by = decode.filtered_by;
       }
       again = !choose_prefill(decode) && others;
-      if (!again) collect(decode, result);
+      if (again) continue;
+      collect(decode, result);
+      result.limited = result.count == 0 && ((eligible > 0 && decode.limited) || prefill_limited());
     }
     return result;
   }
@@ -60,6 +63,11 @@ class Pairing {
   [[nodiscard]] bool barren(std::uint32_t group) const {
     const auto& state = scratch_.groups[group];
     return groups_[group].prefill.empty() || (state.asked && state.prefill.count == 0);
+  }
+
+  [[nodiscard]] bool prefill_limited() const {
+    return std::any_of(scratch_.groups.begin(), scratch_.groups.end(),
+                       [](const GroupState& state) { return state.asked && state.prefill.limited; });
   }
 
   std::size_t mark_eligible() {

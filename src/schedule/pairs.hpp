@@ -20,7 +20,8 @@ struct PairDecision {
   };
   End end = End::no_pair;
   std::string_view filtered_by;
-  std::size_t count = 0;                              ///< of `decode`; above 0 when paired
+  bool limited = false;   ///< not paired, and an InFlightLimit is among the reasons: there may be a pair later
+  std::size_t count = 0;  ///< of `decode`; above 0 when paired
   std::array<Candidate, candidate_limit> decode{};    ///< best first
   std::array<std::uint8_t, candidate_limit> group{};  ///< of decode[i]: index into `prefill`
   std::array<Decision, candidate_limit> prefill{};    ///< best first; never empty for a group that is named

@@ -34,7 +34,8 @@ struct ByName : FilterPlugin, ScorePlugin {
 };
 
 struct World {
-  std::shared_ptr<ByName> plugin = std::make_shared<ByName>();
+  explicit World(std::shared_ptr<ByName> of = std::make_shared<ByName>()) : plugin(std::move(of)) {}
+  std::shared_ptr<ByName> plugin;
   Pipeline pipeline{{plugin}, {{plugin, 1}}, nullptr};
   std::vector<std::string> names;
   std::vector<model::PdGroupPods> groups;
@@ -118,6 +119,29 @@ TEST_CASE("what is missing is said", "[pd]") {
   const auto decision = world.run();
   CHECK(decision.end == End::filtered);
   CHECK(decision.filtered_by == "by-name");
+}
+
+TEST_CASE("pods at their limit may make a pair later, but only where the other role is there", "[pd]") {
+  struct Full final : ByName, InFlightLimit {
+    [[nodiscard]] std::int64_t max_in_flight() const noexcept override { return 1; }
+  };
+  World world(std::make_shared<Full>());
+  world.group({"p1"}, {"d1"});
+  world.group({"p2"}, {"d2"});
+  world.plugin->dropped = {"d1"};
+  CHECK(world.run().end == End::paired);
+  CHECK_FALSE(world.run().limited);
+  world.plugin->dropped = {"d1", "d2"};
+  CHECK(world.run().limited);
+  world.plugin->dropped = {"p1", "p2"};
+  CHECK(world.run().limited);
+  world.plugin->dropped = {"p1", "d2"};
+  CHECK(world.run().end != End::paired);
+  CHECK(world.run().limited);
+  world.groups = {};
+  world.group({}, {"d3"});
+  world.plugin->dropped = {"d3"};
+  CHECK_FALSE(world.run().limited);
 }
 
 TEST_CASE("decode pods without a partner are scored with the others, as scores may be relative", "[pd]") {
