@@ -72,6 +72,18 @@ def pairs(starter):
     return starter(Pairs)
 
 
+@pytest.fixture(name="holes")
+def _holes():
+    made = []
+
+    def make(ip):
+        made.append(engine.BlackHole(ip))
+
+    yield make
+    for hole in made:
+        hole.close()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield

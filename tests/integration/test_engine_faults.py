@@ -20,40 +20,6 @@ def stop_listening(listener):
     listener.close()
 
 
-class BlackHole:
-    """Accepts no connection and refuses none: its queue is full, so the kernel drops what comes."""
-
-    def __init__(self, ip, port=8000):
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((ip, port))
-        self.listener.listen(0)
-        self.fillers = []
-        for _ in range(8):
-            filler = socket.socket()
-            filler.setblocking(False)
-            filler.connect_ex((ip, port))
-            self.fillers.append(filler)
-        time.sleep(0.05)
-
-    def close(self):
-        for each in [*self.fillers, self.listener]:
-            each.close()
-
-
-@pytest.fixture(name="holes")
-def _holes():
-    made = []
-
-    def make(ip):
-        made.append(BlackHole(ip))
-
-    yield make
-    for hole in made:
-        hole.close()
-
-
-
 def test_a_black_hole_is_left_after_the_connect_time_out(stack, holes):
     made = stack(2, flags=["--connect-timeout=300ms"], listen=False, start=False)
     holes(made.slot.ip(1))

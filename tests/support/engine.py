@@ -360,3 +360,24 @@ class Engine:
                 seen.peer_closed_at = time.monotonic()
                 raise _Gone() from None
         return True
+
+
+class BlackHole:
+    """Accepts no connection and refuses none: its queue is full, so the kernel drops what comes."""
+
+    def __init__(self, ip, port=8000):
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind((ip, port))
+        self.listener.listen(0)
+        self.fillers = []
+        for _ in range(8):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex((ip, port))
+            self.fillers.append(filler)
+        time.sleep(0.05)
+
+    def close(self):
+        for each in [*self.fillers, self.listener]:
+            each.close()
