@@ -12,12 +12,14 @@ const Connector& connector_for(const model::ModelServer& server) noexcept {
 }
 
 void prefill_edits(const Connector& connector, const BodyMembers& members, const Pairing& pairing,
-                   std::vector<http::Edit>& out) {
+                   model::PathLabel path, std::vector<http::Edit>& out) {
   BodyEditor editor(members);
   editor.remove("stream");
   editor.remove("stream_options");
   editor.set("max_tokens", "1");
   if (members.has_value("max_completion_tokens")) editor.set("max_completion_tokens", "1");
+  // Engines of the Responses API know no other limit: the prefill engine would write the whole answer.
+  if (path == model::PathLabel::responses) editor.set("max_output_tokens", "1");
   connector.prefill(editor, pairing);
   editor.append_edits(out);
 }

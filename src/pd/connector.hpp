@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/request_record.hpp"
 #include "model/resources.hpp"
 #include "pd/body_members.hpp"
 
@@ -43,7 +44,7 @@ class Connector {
 
 /// Appends the edits of the prefill request: one token, no stream, and what the connector adds.
 void prefill_edits(const Connector& connector, const BodyMembers& members, const Pairing& pairing,
-                   std::vector<http::Edit>& out);
+                   model::PathLabel path, std::vector<http::Edit>& out);
 /// Appends the edits of the decode request. \return as Connector::decode().
 [[nodiscard]] bool decode_edits(const Connector& connector, const BodyMembers& members, const Pairing& pairing,
                                 std::string_view answer, std::vector<http::Edit>& out);

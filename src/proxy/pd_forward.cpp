@@ -96,7 +96,7 @@ pd::Pairing PairForward::pairing_with(const model::PodEntry& prefill) const {
 Outgoing PairForward::prefill_request(const pd::Pairing& pairing) {
   prefill_edits_.clear();
   rename_model(exchange_, match_, prefill_edits_);
-  pd::prefill_edits(connector_, members_, pairing, prefill_edits_);
+  pd::prefill_edits(connector_, members_, pairing, exchange_.record.path_label, prefill_edits_);
   return compose(exchange_, prefill_edits_);
 }
 

@@ -162,6 +162,16 @@ def usage_events(record, expect):
     return hit
 
 
+def one_token_of_responses(record, expect):
+    """The Responses API's own limit is 1 for the prefill pod."""
+    hit = False
+    for seen in expect["engine_saw"] if record["request"]["path"].startswith("/v1/responses") else []:
+        if role(seen["engine"]) == "p":
+            hit |= seen["body"].get("max_output_tokens") != 1
+            seen["body"]["max_output_tokens"] = 1
+    return hit
+
+
 def no_answer_is_503(_record, expect):
     """No engine answered: 503, not 500."""
     if expect["status"] != 500 or expect["body"] != b'"all prefill/decode attempts failed"':
@@ -176,7 +186,7 @@ RULES = {"pair-in-log": pair_in_log, "whole-headers": whole_headers, "exact-numb
 
 VECTOR_RULES = {"whole-headers": whole_headers, "exact-numbers": exact_numbers,
                 "engine-answer-is-relayed": engine_answer_is_relayed, "usage-events": usage_events,
-                "no-answer-is-503": no_answer_is_503}
+                "no-answer-is-503": no_answer_is_503, "one-token-of-responses": one_token_of_responses}
 
 
 def split_log(line):

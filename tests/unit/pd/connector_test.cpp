@@ -34,13 +34,14 @@ struct Told {
   bool usable = false;
 };
 
-Told tell(const Connector& connector, std::string body, std::string answer) {
+Told tell(const Connector& connector, std::string body, std::string answer,
+          model::PathLabel path = model::PathLabel::chat_completions) {
   body.reserve(body.size() + 64);
   answer.reserve(answer.size() + 64);
   const pd::BodyMembers members(body);
   const Pairing pairing{"10.0.0.7", 9223372036854775807U};
   std::vector<http::Edit> prefill, decode;
-  pd::prefill_edits(connector, members, pairing, prefill);
+  pd::prefill_edits(connector, members, pairing, path, prefill);
   Told told;
   told.usable = pd::decode_edits(connector, members, pairing, answer, decode);
   for (const auto piece : http::splice(body, prefill)) told.prefill += piece;
@@ -64,6 +65,19 @@ TEST_CASE("http and lmcache change the prefill request only", "[pd]") {
 TEST_CASE("max_completion_tokens is touched only when it has a value", "[pd]") {
   CHECK(tell(pd::http_connector(), R"({"max_completion_tokens":null})", "").prefill ==
         R"({"max_tokens":1,"max_completion_tokens":null})");
+}
+
+TEST_CASE("the limit of the Responses API is 1 for the prefill pod too, given or not", "[pd]") {
+  const auto& http = pd::http_connector();
+  const auto path = model::PathLabel::responses;
+  CHECK(tell(http, R"({"input":"x","max_output_tokens":900})", "", path).prefill ==
+        R"({"max_tokens":1,"input":"x","max_output_tokens":1})");
+  CHECK(tell(http, R"({"max_output_tokens":null,"input":"x"})", "", path).prefill ==
+        R"({"max_tokens":1,"max_output_tokens":1,"input":"x"})");
+  const auto told = tell(http, R"({"input":"x"})", "", path);
+  CHECK(told.prefill == R"({"max_tokens":1,"max_output_tokens":1,"input":"x"})");
+  CHECK(told.decode == R"({"input":"x"})");
+  CHECK(tell(http, R"({"prompt":"x"})", "").prefill == R"({"max_tokens":1,"prompt":"x"})");
 }
 
 TEST_CASE("nixl and mooncake hand the prefill answer's parameters to decode as they are", "[pd]") {
