@@ -140,7 +140,8 @@ void add_start_flags(Table& table) {
   };
   config.show = [](const Options& options) { return options.config.value_or("/etc/config/routerConfiguration.yaml"); };
   table.path("resources", &Options::resources, "Standalone mode: YAML file or folder of them, followed while running");
-  table.path("kubeconfig", &Options::kubeconfig, "Cluster to follow (else KUBECONFIG)").later = true;
+  table.path("kubeconfig", &Options::kubeconfig,
+             "Cluster to follow outside of one (else KUBECONFIG, else ~/.kube/config)");
   Flag& compat =
       table.blank("compat", "kthena|none", "Answer as kthena-router does where warmroute differs by default");
   compat.set = [](Options& options, const std::string& text) {
@@ -271,8 +272,13 @@ void add_cluster_flags(Table& table) {
   table.add("cert-secret-name", &Options::cert_secret_name, "Secret with the webhook's certificate").later = true;
   table.add("webhook-service-name", &Options::webhook_service_name, "DNS name in the webhook's certificate").later =
       true;
-  table.add("kube-api-qps", &Options::kube_api_qps, "Requests a second to the API server; 0: default").later = true;
-  table.add("kube-api-burst", &Options::kube_api_burst, "Burst to the API server; 0: default").later = true;
+  table.add("kube-api-qps", &Options::kube_api_qps, "Requests a second to the API server, watches apart; 0: 5");
+  table.add("kube-api-burst", &Options::kube_api_burst, "Burst to the API server; 0: 10");
+  table.group("Cluster", Flag::Origin::ours);
+  table.at_least("kube-watch-silence", &Options::kube_watch_silence, milliseconds{1},
+                 "A watch that says nothing for so long is begun again");
+  table.at_least("kube-relist", &Options::kube_relist, milliseconds{0},
+                 "Between two complete lists beside each watch; 0: none");
 }
 
 void add_log_flags(Table& table) {

@@ -34,8 +34,6 @@ int serve(const app::Options& options) {
       log::write(log::Level::warning, diagnostic.text());
   if (!start.outcome.config) return die(start.outcome.error);
   if (start.path.empty()) log::info("no --config: the default configuration is used");
-  if (options.resources.empty())
-    return die("this build serves standalone resources only: give --resources PATH (a YAML file or a folder)");
 
   app::Router router(options, std::move(*start.outcome.config), start.path, std::move(start.text));
   app::Lifecycle lifecycle(router, options.drain_delay, options.drain_timeout);

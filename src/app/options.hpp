@@ -67,6 +67,7 @@ struct Options {
   int queue_length = 256;  ///< waiting requests per ModelServer; 0: none
   std::uint64_t queue_bytes = 64ULL << 20U;
   std::chrono::milliseconds queue_timeout{30000};
+  std::chrono::milliseconds kube_watch_silence{90000}, kube_relist{300000};
 
   // environment
   std::string pod_namespace = "default";

@@ -122,6 +122,11 @@ void Router::build_counters() {
 }
 
 Result<void> Router::start() {
+  if (options_.resources.empty()) {
+    auto found = kube::find_config(options_.kubeconfig, kube::Environment::of_process());
+    if (!found) return fatal(found.error().detail);
+    cluster_ = std::move(*found);
+  }
   build_counters();
   if (auto built = build_pipeline(config_); !built) return built;
   if (auto built = build_tls(); !built) return built;
@@ -283,48 +288,6 @@ void Router::start_poller() {
   poller_ = std::make_unique<scrape::Poller>(control_, poll, client_tls_.get(), std::move(hooks));
 }
 
-void Router::start_source() {
-  source::FilesHooks hooks;
-  hooks.changed = [this](model::ResourceSet resources) { resources_changed(std::move(resources)); };
-  hooks.problems = [this](const config::Diagnostics& problems) {
-    for (const auto& problem : problems) {
-      const bool is_error = problem.severity == config::Diagnostic::Severity::error;
-      log::write(is_error ? log::Level::error : log::Level::warning, problem.text());
-    }
-    if (config::has_errors(problems)) {
-      registry_->counter("warmroute_resource_reload_errors_total", "Resource files that could not be applied").inc();
-      log::error("resources were not applied; the last good state stays in force");
-    }
-  };
-  files_ = std::make_unique<source::Files>(control_, options_.resources, std::move(hooks));
-  files_->start();
-}
-
-void Router::resources_changed(model::ResourceSet resources) {
-  store_->replace(std::move(resources));
-  if (synced_) return;
-  synced_ = true;
-  publish_now();
-  synced_at_ = net::Clock::now();
-  ready_timer_.expires_after(std::chrono::seconds(1));
-  ready_timer_.async_wait([this](net::error_code ec) {
-    if (!ec) update_ready();
-  });
-  update_ready();
-}
-
-void Router::update_ready() {
-  if (!synced_ || shared_.ready.load()) return;
-  const bool waited = net::Clock::now() - synced_at_ >= std::chrono::seconds(1);
-  if (!waited && !poller_->first_round_done()) return;
-  // The workers learn of the first table by a post that precedes this: a request after a 200 finds its route.
-  auto remaining = std::make_shared<std::atomic<std::size_t>>(contexts_.size());
-  for (auto& context : contexts_)
-    boost::asio::post(context->worker.io(), [this, remaining] {
-      if (remaining->fetch_sub(1) == 1 && !shared_.ready.exchange(true)) log::info("router is ready");
-    });
-}
-
 net::Task<> Router::watch_files() {
   bool told = false;
   while (true) {
@@ -393,6 +356,7 @@ void Router::abort_sessions() {
 
 void Router::finish() {
   files_.reset();
+  follower_.reset();
   poller_.reset();
   metrics_server_.reset();
   debug_server_.reset();

@@ -2,10 +2,12 @@
 // Every object of the process, built once in dependency order, and the threads that run them.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "admin/http_server.hpp"
+#include "app/cluster_follower.hpp"
 #include "app/options.hpp"
 #include "app/plugin_host.hpp"
 #include "config/router_config.hpp"
@@ -56,6 +58,7 @@ class Router {
   void publish_now();
   void forget_pod(const model::PodRecord& pod);
   void start_source();
+  void report(const config::Diagnostics& problems, const char* metric, const char* help);
   void start_poller();
   void resources_changed(model::ResourceSet resources);
   void update_ready();
@@ -64,6 +67,7 @@ class Router {
   Options options_;
   config::RouterConfig config_;
   std::string config_path_, config_text_;
+  std::optional<kube::Config> cluster_;  ///< what to follow without --resources
   net::io_context control_{1};
   std::unique_ptr<metrics::Registry> registry_;
   PluginHost host_;
@@ -81,7 +85,8 @@ class Router {
   std::unique_ptr<model::Store> store_;
   std::shared_ptr<const route::Table> table_;
   std::unique_ptr<scrape::Poller> poller_;
-  std::unique_ptr<source::Files> files_;
+  std::unique_ptr<source::Files> files_;       ///< standalone mode
+  std::unique_ptr<ClusterFollower> follower_;  ///< cluster mode
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<admin::HttpServer> metrics_server_, debug_server_;
   bool synced_ = false, publishing_ = false;

@@ -1,16 +1,7 @@
 """What this build lacks is refused or answered 503, never ignored (decision 2)."""
 
-import pytest
 from support import world
-from support.router import DEFAULT_CONFIG, run_binary, wait_for
-
-
-@pytest.mark.parametrize("flags", [[], ["--kubeconfig=/nonexistent"], ["--enable-gateway-api"]])
-def test_a_cluster_cannot_be_followed(flags, tmp_path):
-    config = tmp_path / "config.yaml"
-    config.write_text(DEFAULT_CONFIG)
-    code, out, err = run_binary(f"--config={config}", "--port=0", "--metrics-port=1", *flags)
-    assert code != 0 and "this build serves standalone resources only: give --resources PATH" in out + err
+from support.router import wait_for
 
 
 LIMIT = "  rateLimit: {inputTokensPerUnit: 5, unit: minute}\n"

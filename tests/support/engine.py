@@ -134,7 +134,7 @@ class Engine:
     # life
 
     def start(self):
-        listener = socket.socket()
+        listener = socket.socket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(self.address)
         listener.listen(1024)
