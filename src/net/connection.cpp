@@ -1,15 +1,21 @@
 #include "net/connection.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
+
+#include "net/read_wait.hpp"
 
 namespace warmroute::net {
 namespace {
@@ -39,6 +45,15 @@ IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
   }
 }
 
+// What the kernel says is left behind this read; 1 for a FIN (TCP_INQ). -1 when it says nothing.
+int left_behind(msghdr& message) noexcept {
+  const auto* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_TCP || header->cmsg_type != TCP_CM_INQ) return -1;
+  int bytes = 0;
+  std::memcpy(&bytes, CMSG_DATA(header), sizeof bytes);
+  return bytes;
+}
+
 }  // namespace
 
 std::span<iovec> behind(std::span<iovec> pieces, std::size_t bytes) noexcept {
@@ -57,33 +72,27 @@ std::span<iovec> behind(std::span<iovec> pieces, std::size_t bytes) noexcept {
 struct Connection::Watch {
   using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<Executor>, void(Waited)>::handler_type;
 
-  bool pending = false;  // a wait is with the reactor
-  bool ready = false;    // reported, not yet consumed
+  explicit Watch(Socket& socket)
+      : wait(
+            socket,
+            [](void* self, bool loop_goes) {
+              auto& watch = *static_cast<Watch*>(self);
+              // The waiting coroutine goes too: it may own the connection, and nobody else would end that circle.
+              if (loop_goes) {
+                watch.waiter.reset();
+                return;
+              }
+              watch.ready = true;  // closed and failed sockets count as readable: the next try_read says what it is
+              watch.fire();
+            },
+            this) {}
+
+  ReadWait wait;
+  bool ready = false;  // reported, not yet consumed
   bool closed = false;
   OnReadable on_readable = nullptr;
   void* owner = nullptr;
   std::optional<Handler> waiter;
-
-  /// With the reactor while a wait is. When the loop goes without having run it, the waiting coroutine goes too: it may
-  /// own the connection, and nobody else would end that circle.
-  class Report {
-   public:
-    explicit Report(std::shared_ptr<Watch> watch) noexcept : watch_(std::move(watch)) {}
-    Report(Report&&) noexcept = default;
-    Report& operator=(Report&&) = delete;
-    ~Report() {
-      if (watch_) watch_->waiter.reset();
-    }
-    void operator()(error_code /*closed and failed sockets count as readable*/) {
-      const auto watch = std::move(watch_);
-      watch->pending = false;
-      watch->ready = true;  // the next try_read says what it is
-      watch->fire();
-    }
-
-   private:
-    std::shared_ptr<Watch> watch_;
-  };
 
   void fire() {
     if (waiter) {
@@ -97,9 +106,11 @@ struct Connection::Watch {
 };
 
 Connection::Connection(Socket socket, SslPtr ssl)
-    : socket_(std::move(socket)), ssl_(std::move(ssl)), watch_(std::make_shared<Watch>()) {
+    : socket_(std::move(socket)), ssl_(std::move(ssl)), watch_(std::make_shared<Watch>(socket_)) {
   error_code ignored;
   socket_.native_non_blocking(true, ignored);
+  const int on = 1;
+  (void)::setsockopt(socket_.native_handle(), SOL_TCP, TCP_INQ, &on, sizeof on);  // without it, each wait re-arms
 }
 
 Connection::~Connection() {
@@ -110,6 +121,7 @@ Connection::~Connection() {
 IoResult Connection::try_handshake() noexcept {
   watch_->ready = false;
   if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
+  emptied_ = false;
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
   if (result == 1) return {Io::ok, 0, {}};
@@ -123,6 +135,7 @@ std::string Connection::tls_failure() const {
 
 IoResult Connection::try_read(std::span<char> into) noexcept {
   watch_->ready = false;
+  emptied_ = false;
   if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
   if (ssl_) {
     ERR_clear_error();
@@ -131,12 +144,25 @@ IoResult Connection::try_read(std::span<char> into) noexcept {
     if (result == 1) return {Io::ok, got, {}};
     return ssl_failure(ssl_.get(), result, true);
   }
+  iovec piece{into.data(), into.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control;
   for (;;) {
-    const auto got = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
-    if (got > 0) return {Io::ok, static_cast<std::size_t>(got), {}};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const auto got = ::recvmsg(socket_.native_handle(), &message, 0);
+    if (got > 0) {
+      emptied_ = left_behind(message) == 0;
+      return {Io::ok, static_cast<std::size_t>(got), {}};
+    }
     if (got == 0) return {Io::eof, 0, {}};
     if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return {Io::would_block, 0, {}};
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      emptied_ = true;
+      return {Io::would_block, 0, {}};
+    }
     return {Io::error, 0, system_error(errno)};
   }
 }
@@ -171,10 +197,7 @@ IoResult Connection::try_write(std::span<const iovec> pieces) noexcept {
   }
 }
 
-void Connection::arm() {
-  watch_->pending = true;
-  socket_.async_wait(Socket::wait_read, Watch::Report(watch_));
-}
+void Connection::arm() { watch_->wait.start(socket_, emptied_, watch_); }
 
 namespace {
 
@@ -186,7 +209,7 @@ Task<Waited> at_once(Waited result) { co_return result; }
 Task<Waited> Connection::wait_readable() {
   if (watch_->closed) return at_once({true});
   if (watch_->ready || (ssl_ && SSL_pending(ssl_.get()) > 0)) return at_once({false});
-  if (!watch_->pending) arm();
+  if (!watch_->wait.pending()) arm();
   return boost::asio::async_initiate<const boost::asio::use_awaitable_t<Executor>, void(Waited)>(
       [](auto handler, Watch* state) { state->waiter.emplace(std::move(handler)); }, use_task, watch_.get());
 }
@@ -201,7 +224,7 @@ Task<error_code> Connection::wait_writable() {
 void Connection::watch(OnReadable on_readable, void* owner) {
   watch_->on_readable = on_readable;
   watch_->owner = owner;
-  if (!watch_->pending && !watch_->ready && !watch_->closed) arm();
+  if (!watch_->wait.pending() && !watch_->ready && !watch_->closed) arm();
 }
 
 void Connection::unwatch() noexcept {
@@ -224,6 +247,7 @@ IoResult Connection::peek() noexcept {
 }
 
 IoResult Connection::peek(std::span<char> into) noexcept {
+  emptied_ = false;
   if (!socket_.is_open()) return {Io::error, 0, boost::asio::error::operation_aborted};
   if (ssl_) {
     ERR_clear_error();
@@ -235,7 +259,11 @@ IoResult Connection::peek(std::span<char> into) noexcept {
   const auto got = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_PEEK);
   if (got > 0) return {Io::ok, static_cast<std::size_t>(got), {}};
   if (got == 0) return {Io::eof, 0, {}};
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {Io::would_block, 0, {}};
+  if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    emptied_ = true;
+    return {Io::would_block, 0, {}};
+  }
+  if (errno == EINTR) return {Io::would_block, 0, {}};
   return {Io::error, 0, system_error(errno)};
 }
 
@@ -260,7 +288,7 @@ void Connection::close() noexcept {
   error_code ignored;
   socket_.close(ignored);  // queues the handlers of pending waits with operation_aborted
   // A coroutine may wait although the reactor has nothing (it was told of an old readiness): wake it from the loop.
-  if (watch_->waiter && !watch_->pending) {
+  if (watch_->waiter && !watch_->wait.pending()) {
     boost::asio::post(socket_.get_executor(), [watch = watch_] { watch->fire(); });
   }
 }

@@ -104,7 +104,8 @@ class Connection {
 
   Socket socket_;
   SslPtr ssl_;
-  std::shared_ptr<Watch> watch_;  ///< shared with the handler of a wait that is under way
+  std::shared_ptr<Watch> watch_;  ///< shared with the wait that is under way
+  bool emptied_ = false;          ///< the last look left nothing in the socket, not even a FIN
 };
 
 }  // namespace warmroute::net

@@ -2,12 +2,14 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 
+#include "base/rng.hpp"
 #include "support/run_coro.hpp"
 #include "upstream/pool.hpp"
 
@@ -183,5 +185,90 @@ TEST_CASE("the pool gives no connection away on which something came that the lo
     CHECK(pool.take(key) == nullptr);
     deadlines.stop();
     co_return;
+  });
+}
+
+TEST_CASE("an end that came with the last bytes is reported", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    char buffer[16];
+    CHECK(pair.here->try_read(buffer).status == Io::would_block);
+    pair.send("last");
+    pair.there->close();
+    CHECK_FALSE(co_await pair.here->wait_readable());  // one event for both
+    CHECK(pair.here->try_read(buffer).bytes == 4);
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    CHECK(pair.here->try_read(buffer).status == Io::eof);
+  });
+}
+
+TEST_CASE("bytes that a read left behind are reported", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    char buffer[4];
+    pair.send("abcdefgh");
+    for (const std::string_view part : {"abcd", "efgh"}) {
+      CHECK_FALSE(co_await pair.here->wait_readable());
+      const auto got = pair.here->try_read(buffer);
+      CHECK(std::string_view(buffer, got.bytes) == part);
+    }
+  });
+}
+
+TEST_CASE("a peek that found bytes does not hide them from the next wait", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    Pair pair(io);
+    char buffer[4];
+    CHECK(pair.here->try_read(buffer).status == Io::would_block);
+    pair.send("abcd");
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    CHECK(pair.here->peek().status == Io::ok);
+    pair.here->forget_readable();
+    CHECK_FALSE(co_await pair.here->wait_readable());
+    CHECK(pair.here->try_read(buffer).bytes == 4);
+  });
+}
+
+// Whatever the order of writes, reads and waits: nothing that was sent is waited for in vain.
+TEST_CASE("no readiness is lost", "[net][connection]") {
+  run_coro([](net::io_context& io) -> net::Task<> {
+    base::seed_this_thread(7);
+    for (int round = 0; round < 200; ++round) {
+      Pair pair(io);
+      const bool reset = base::random_below(4) == 0;
+      std::size_t to_send = 1 + base::random_below(40), received = 0, sent = 0;
+      const auto send_some = [&] {
+        const auto part = std::min<std::size_t>(to_send - sent, 1 + base::random_below(8));
+        if (part == 0) return;
+        pair.send(std::string(part, 'x'));
+        sent += part;
+        if (sent < to_send) return;
+        if (reset)
+          pair.there->reset();
+        else
+          pair.there->close();
+      };
+      net::Timer timer(io);
+      for (;;) {
+        char buffer[8];
+        if (base::random_below(2) == 0) send_some();
+        if (base::random_below(2) == 0) (void)pair.here->peek();
+        if (base::random_below(3) == 0) {  // lets the loop take the event while nobody waits
+          timer.expires_after(0ms);
+          (void)co_await timer.async_wait(net::as_result);
+        }
+        if (base::random_below(2) == 0) send_some();
+        if (received == sent && sent < to_send) send_some();
+        CHECK_FALSE(co_await pair.here->wait_readable());
+        const auto got = pair.here->try_read({buffer, 1 + base::random_below(8)});
+        received += got.bytes;
+        if (got.status == Io::would_block) continue;
+        if (got.status != Io::ok) {
+          CHECK(sent == to_send);
+          CHECK((reset || (got.status == Io::eof && received == to_send)));
+          break;
+        }
+      }
+    }
   });
 }
