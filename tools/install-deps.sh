@@ -6,8 +6,8 @@ set -eu
 packages="
   ca-certificates ccache clang-16 clang-format-16 clang-tidy-16 cmake curl dpkg-dev g++ libclang-rt-16-dev lld-16
   llvm-16 make ninja-build pkg-config
-  catch2 libboost1.81-dev libcivetweb-dev libcli11-dev libcurl4-openssl-dev libfmt-dev libre2-dev libsimdjson-dev
-  libspdlog-dev libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev
+  catch2 libboost1.81-dev libcivetweb-dev libcli11-dev libcurl4-openssl-dev libfmt-dev libmimalloc-dev libre2-dev
+  libsimdjson-dev libspdlog-dev libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev
   openssl python3 python3-pytest python3-venv python3-yaml
 "
 
