@@ -17,6 +17,9 @@ constexpr std::chrono::seconds healthy_life{5};
 /// Lists older than what is known, in a row: after so many the cluster was restored from a backup.
 constexpr int stale_list_limit = 5;
 
+/// Another outage, or another reason, is told sooner than the same again.
+constexpr std::chrono::seconds news_interval{5};
+
 double jitter() { return static_cast<double>(base::random_below(1U << 20U)) / static_cast<double>(1U << 20U); }
 
 double seconds_of(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -52,6 +55,7 @@ struct Reflector::Impl {
   Clock::time_point heard_at;     ///< the open stream's last word
   Clock::time_point told_at = Clock::time_point::min();  ///< the last log line about a failure
   bool told = false;                                     ///< of the outage under way
+  std::string told_why;
 
   /// How a list ended.
   struct Listed {
@@ -69,9 +73,12 @@ struct Reflector::Impl {
   void report(std::string_view what, const std::string& why, const WatchPlan::Step& next) {
     ++counters->failures;
     const auto now = Clock::now();
-    if (told_at != Clock::time_point::min() && now - told_at < spec.timing.repeat) return;
+    const bool news = !told || why != told_why;
+    const auto least = news ? std::min<milliseconds>(spec.timing.repeat, news_interval) : spec.timing.repeat;
+    if (told_at != Clock::time_point::min() && now - told_at < least) return;
     told_at = now;
     told = true;
+    told_why = why;
     const std::string state = synced ? fmt::format("the last known state serves on: {} objects, {:.1f} s old",
                                                    sink->size(), seconds_of(now - current_at))
                                      : std::string("nothing is known yet");

@@ -22,7 +22,7 @@ struct ReflectorTiming {
   std::chrono::seconds watch{300};            ///< asked of the server: this to twice this
   std::chrono::milliseconds relist{300'000};  ///< zero: never
   std::chrono::milliseconds answer{30'000};   ///< to a list's page, or until a watch begins
-  std::chrono::milliseconds repeat{30'000};   ///< between two log lines about the same outage
+  std::chrono::milliseconds repeat{30'000};   ///< between two log lines about the same failure
 };
 
 /// Added up over all reflectors that share them.

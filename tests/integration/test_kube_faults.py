@@ -47,7 +47,8 @@ def test_an_api_server_that_goes_down_later_takes_nothing_with_it(cluster):
     made.router.wait_metric("warmroute_kube_state_age_seconds", 0)
     made.router.wait_stderr("is followed again")
     lines = [line for line in made.router.stderr().splitlines() if "serves on" in line]
-    assert len(lines) == 3  # one for each list, however often it was tried
+    failures = made.router.metric("warmroute_kube_failures_total")
+    assert 3 <= len(lines) <= 6 < failures  # not one for each try
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503, 504])
