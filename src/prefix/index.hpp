@@ -103,9 +103,9 @@ class Index {
   }
 
   /// The `limit` candidates with the longest matches, longest first; a draw decides among equals at the cut. `blocks`
-  /// is one chain. Costs about log2(blocks) probes for each different length among the matches.
-  void lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
-              std::vector<Match>& out) const;
+  /// is one chain. Costs about log2(blocks) probes for each different length among the matches. \return the probes
+  std::size_t lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
+                     std::vector<Match>& out) const;
 
   /// The longest match of one pod, 0 for none; about log2(blocks) probes.
   [[nodiscard]] std::uint32_t match(PodId pod, std::span<const std::uint64_t> blocks) const;

@@ -97,11 +97,11 @@ std::uint32_t Index::level(std::span<const std::uint64_t> blocks, const Candidat
   return low;
 }
 
-void Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
-                   std::vector<Match>& out) const {
+std::size_t Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& candidates, std::size_t limit,
+                          std::vector<Match>& out) const {
   thread_local Probes probes;
   out.clear();
-  if (blocks.empty() || candidates.empty() || limit == 0) return;
+  if (blocks.empty() || candidates.empty() || limit == 0) return 0;
   table_.prefetch(blocks.front());
   table_.prefetch(blocks.back());
   table_.prefetch(blocks[blocks.size() / 2]);
@@ -110,7 +110,7 @@ void Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& cand
   // round reports at least one candidate more, so it ends.
   for (std::size_t found = 0; out.size() < limit && found < candidates.count_;) {
     const std::uint32_t position = level(blocks, candidates, found, probes);
-    if (position == 0) return;
+    if (position == 0) break;
     const std::size_t equals = probes.take_equals(position);
     found += equals;
     const std::size_t taken = std::min(limit - out.size(), equals);
@@ -121,6 +121,7 @@ void Index::lookup(std::span<const std::uint64_t> blocks, const Candidates& cand
       out.push_back({candidates.positions_[pod], position});
     }
   }
+  return probes.done.size();
 }
 
 std::uint32_t Index::match(PodId pod, std::span<const std::uint64_t> blocks) const {

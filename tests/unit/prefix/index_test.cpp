@@ -1,6 +1,7 @@
 #include "prefix/index.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <map>
 #include <vector>
@@ -49,6 +50,39 @@ std::map<std::uint32_t, std::uint32_t> matches(const Index& index, const std::ve
 }
 
 using Want = std::map<std::uint32_t, std::uint32_t>;
+
+TEST_CASE("a lookup takes two probes and a bisection, and a bisection more for each further length") {
+  for (const std::size_t length : {1U, 2U, 3U, 100U, 128U, 16'384U}) {
+    const Blocks blocks = chain(9, length);
+    const auto halvings = static_cast<std::size_t>(std::bit_width(length - 1));  // log2, rounded up
+    // Prefixes of these lengths, each on some pods: none, one and all of the chain, and what lies between.
+    const std::vector<std::size_t> kept{0, 1, length / 3, length / 2, length - 1, length};
+    for (std::size_t different = 1; different <= kept.size(); ++different) {
+      Index index(length);
+      std::vector<Named> pods;
+      for (std::uint32_t slot = 0; slot < 40; ++slot) {
+        pods.push_back({{slot, 1}});
+        index.add(pods.back().id);
+        const std::size_t share = kept[kept.size() - 1 - slot % different];
+        if (share != 0)
+          (void)record(index, pods.back().id, Blocks(blocks.begin(), blocks.begin() + std::ptrdiff_t(share)));
+      }
+      Candidates candidates;
+      std::vector<Match> found;
+      index.choose<Named>(pods, candidates);
+      CAPTURE(length, different);
+      CHECK(index.lookup(blocks, candidates, pods.size(), found) <= 2 + different * halvings);
+    }
+  }
+  Index index(10);
+  index.add({0, 1});
+  const std::vector<Named> pods{{{0, 1}}};
+  Candidates candidates;
+  std::vector<Match> found;
+  index.choose<Named>(pods, candidates);
+  CHECK(index.lookup(chain(9, 16'384), candidates, 5, found) == 1);  // a miss shows in the first block
+  CHECK(found.empty());
+}
 
 TEST_CASE("each candidate has its own longest match") {
   Index index(100);
