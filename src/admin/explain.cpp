@@ -3,11 +3,14 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "base/rng.hpp"
+#include "http/head.hpp"
+#include "http/inflate.hpp"
 #include "model/request_record.hpp"
 #include "openai/error_body.hpp"
 #include "openai/inspect.hpp"
@@ -114,21 +117,48 @@ std::string route_problem(const route::Match& match) {
   return {};
 }
 
+/// The body as the proxy would read it, followed by the padding of openai::inspect(); else the refusal.
+std::optional<Page> unpack(const ExplainContext& context, const Post& post, std::string& out) {
+  const std::string_view coding = context.compat ? std::string_view() : post.content_encoding;
+  if (coding.empty() || http::equals_ignoring_case(coding, "identity")) {
+    out = post.body;
+  } else if (http::equals_ignoring_case(coding, "gzip") || http::equals_ignoring_case(coding, "x-gzip")) {
+    const auto verdict = http::gunzip(post.body, explain_body_limit_bytes, openai::body_padding, out);
+    if (verdict == http::InflateResult::too_large) return refused(413, "request body is too large");
+    if (verdict != http::InflateResult::ok) return refused(400, "request body is not valid gzip");
+  } else {
+    return refused(415, "this Content-Encoding is not supported; send gzip or none");
+  }
+  out.append(openai::body_padding, '\0');
+  return std::nullopt;
+}
+
+PodView view_of(const model::PodEntry& entry, model::Clock::time_point now, std::chrono::milliseconds max_age) {
+  PodView pod;
+  pod.id = entry.record->id();
+  pod.name = entry.record->key();
+  pod.in_flight = entry.record->in_flight();
+  pod.load = entry.record->fresh_sample(now, max_age);
+  pod.loaded_models = *entry.loaded_models;
+  return pod;
+}
+
 }  // namespace
 
-Page explain_page(const ExplainContext& context, std::string_view target, std::string_view body) {
+Page explain_page(const ExplainContext& context, const Post& post) {
+  const std::string_view target = post.target;
   if (target.substr(0, target.find('?')) != explain_path)
     return refused(404, "POST is for " + std::string(explain_path));
   const std::string_view path = inference_path(target);
-  std::string padded(body);
-  padded.append(openai::body_padding, '\0');
+  std::string padded;
+  if (auto refusal = unpack(context, post, padded)) return std::move(*refusal);
   openai::InspectOptions options;
   options.path = model::path_label(path);
   options.prompt_bytes = context.pipeline.prompt_bytes_wanted();
   options.compat = context.compat;
   openai::Inspection inspection;
   openai::Refusal refusal;
-  const auto readable = std::string_view(padded).substr(0, body.size());
+  const auto readable = std::string_view(padded).substr(0, padded.size() - openai::body_padding);
   if (!openai::inspect(readable, options, inspection, refusal)) return refused(400, refusal.message);
 
   const NoHeaders headers;
@@ -146,23 +176,24 @@ Page explain_page(const ExplainContext& context, std::string_view target, std::s
   view.tools = inspection.tools.of(readable);
   view.cache_salt = inspection.cache_salt;
   view.media = inspection.media;
-  std::vector<PodView> pods;
-  const auto now = model::Clock::now();
-  for (const auto& entry : match.server->pods) {
-    PodView pod;
-    pod.id = entry.record->id();
-    pod.name = entry.record->key();
-    pod.in_flight = entry.record->in_flight();
-    pod.load = entry.record->fresh_sample(now, context.sample_max_age);
-    pod.loaded_models = *entry.loaded_models;
-    pods.push_back(pod);
-  }
   Value::Map said;
   said.emplace_back("model", Value{std::string(view.model)});
   said.emplace_back("modelRoute", Value{std::string(match.route_key)});
   said.emplace_back("modelServer", Value{std::string(match.server_key)});
   said.emplace_back("tokenEstimate", Value{view.token_estimate});
-  said.emplace_back("plugins", Value{context.pipeline.explain(view, pods)});
+  const auto now = model::Clock::now();
+  const auto explain_role = [&](const char* name, model::PdRole role) {
+    std::vector<PodView> pods;
+    for (const auto& entry : match.server->pods)
+      if (entry.role == role) pods.push_back(view_of(entry, now, context.sample_max_age));
+    said.emplace_back(name, Value{context.pipeline.explain(view, pods)});
+  };
+  if (match.server->spec.pd_group) {  // scored in passes of their own
+    explain_role("prefillPlugins", model::PdRole::prefill);
+    explain_role("decodePlugins", model::PdRole::decode);
+  } else {
+    explain_role("plugins", model::PdRole::none);
+  }
   return json_page(200, said);
 }
 

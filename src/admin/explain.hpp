@@ -22,8 +22,8 @@ struct ExplainContext {
   bool compat = false;
 };
 
-/// \param target the path and query as received; the parameter `path` is the inference path that the request is meant
-/// for (default /v1/chat/completions). Headers of the request are not matched against routes.
-[[nodiscard]] Page explain_page(const ExplainContext& context, std::string_view target, std::string_view body);
+/// The parameter `path` of the target is the inference path that the request is meant for (default
+/// /v1/chat/completions). The body may be packed with gzip. Headers of the request are not matched against routes.
+[[nodiscard]] Page explain_page(const ExplainContext& context, const Post& post);
 
 }  // namespace warmroute::admin

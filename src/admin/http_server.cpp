@@ -106,7 +106,7 @@ struct Request {
   bool head_only = false;
   bool keep_alive = false;
   bool post = false;
-  std::string target, content_type, body;
+  std::string target, content_type, content_encoding, body;
   std::size_t used = 0;  ///< bytes of the input that belong to it
 };
 
@@ -153,6 +153,8 @@ Request read_request(std::string_view input, std::optional<std::size_t> post_lim
     request.keep_alive = parser.keep_alive();
     const auto type = head[http::field::content_type];
     request.content_type = std::string(type.data(), type.size());
+    const auto encoding = head[http::field::content_encoding];
+    request.content_encoding = std::string(encoding.data(), encoding.size());
     read_post(input, length ? std::optional<std::uint64_t>(*length) : std::nullopt, *post_limit, request);
   } else if (head.method() != http::verb::get && !request.head_only)
     request.refused = 405;
@@ -164,7 +166,7 @@ Request read_request(std::string_view input, std::optional<std::size_t> post_lim
 Page answer(const State& state, const Request& request) {
   if (request.refused != 0) return error_page(request.refused);
   if (!request.post) return state.handler(request.target);
-  return state.post_handler({request.target, request.content_type, request.body});
+  return state.post_handler({request.target, request.content_type, request.body, request.content_encoding});
 }
 
 /// Waits for what an operation could not go on without. True: the connection was closed meanwhile.

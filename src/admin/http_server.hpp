@@ -27,6 +27,7 @@ struct Post {
   std::string_view target;  ///< path and query as received
   std::string_view content_type;
   std::string_view body;
+  std::string_view content_encoding = {};  ///< of the body, which is as it was received
 };
 
 struct HttpServerLimits {

@@ -219,7 +219,7 @@ Result<void> Router::open_listeners() {
       [this](const admin::Post& post) {
         const admin::ExplainContext context{*table_, *pipeline_, shared_.settings.sample_max_age,
                                             shared_.settings.compat};
-        return admin::explain_page(context, post.target, post.body);
+        return admin::explain_page(context, post);
       },
       admin::explain_body_limit_bytes);
   if (auto opened = debug_server_->listen("localhost", static_cast<std::uint16_t>(options_.debug_port)); !opened)

@@ -83,6 +83,21 @@ def test_both_pods_are_remembered_for_the_prefix(pairs):
 
 # Groups while running
 
+def test_roles_are_explained_apart(pairs):
+    made = pairs("http", ((1, 1), (1, 1)))
+    for name in ("d1a", "d2a"):
+        made.engines[name].answers = [chat("decoded")]
+    made.chat("x" * 2000)
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * 2000}]}
+    request = request_bytes("POST", "/debug/explain", body)
+    said = exchange(made.router.debug_address, request, "POST").json()
+    assert "plugins" not in said
+    for role, warm in (("prefill", "p1a"), ("decode", "d1a")):
+        pods = {pod["pod"]: pod for pod in said[f"{role}Plugins"]["prefix-cache"]["pods"]}
+        assert set(pods) == {f"golden/{role[0]}{number}a" for number in "12"}
+        assert (pods[f"golden/{warm}"]["score"], pods[f"golden/{warm}"]["topKPosition"]) == (100, 1)
+
+
 def test_pods_join_change_and_leave_groups(pairs):
     made = pairs("http", ((1, 1),))
     assert made.chat().status == 200

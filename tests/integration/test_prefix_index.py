@@ -1,6 +1,7 @@
 """prefix-cache over the real router and mock engines: what is sized, carried over, credited, learned and explained."""
 
 import concurrent.futures
+import gzip
 import json
 import os
 import pathlib
@@ -69,9 +70,10 @@ class Fleet:
         name = f"{PREFIX}{which}_share"
         return self.router.metric(f"{name}_sum"), self.router.metric(f"{name}_count")
 
-    def explain(self, body, query=""):
+    def explain(self, body, query="", headers=()):
         data = json.dumps(body).encode() if isinstance(body, dict) else body
-        return exchange(self.router.debug_address, request_bytes("POST", "/debug/explain" + query, data), "POST")
+        request = request_bytes("POST", "/debug/explain" + query, data, headers)
+        return exchange(self.router.debug_address, request, "POST")
 
     def close(self, check=True):
         try:
@@ -302,6 +304,17 @@ def test_explain_refuses_what_the_router_would_refuse(fleet):
     other = exchange(made.router.debug_address, request_bytes("POST", "/debug/config_dump/pods", b"{}"), "POST")
     assert other.status == 404
     assert re.search("error", other.text)
+
+
+def test_explain_reads_packed_bodies_as_the_router_does(fleet):
+    made = fleet(1, "topKMatches: 1")
+    body = json.dumps({"model": "m-a", "prompt": "x" * 1000}).encode()
+    packed = gzip.compress(body)
+    assert made.explain(packed, headers=[("Content-Encoding", "gzip")]).text == made.explain(body).text
+    assert made.explain(packed[:-4], headers=[("Content-Encoding", "gzip")]).status == 400
+    assert made.explain(packed, headers=[("Content-Encoding", "br")]).status == 415
+    bomb = gzip.compress(b" " * (9 << 20))
+    assert made.explain(bomb, headers=[("Content-Encoding", "x-gzip")]).status == 413
 
 
 def test_bad_values_of_new_options_are_named_in_the_log(fleet):
