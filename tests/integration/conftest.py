@@ -1,5 +1,7 @@
+import fcntl
 import os
 import sys
+import tempfile
 
 import pytest
 
@@ -82,6 +84,14 @@ def _holes():
     yield make
     for hole in made:
         hole.close()
+
+
+@pytest.fixture
+def one_demo():
+    """`make run` writes one file of resources and looks for free ports: never two at once on a machine."""
+    with open(os.path.join(tempfile.gettempdir(), f"warmroute-test-demo-{os.getuid()}"), "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.hookimpl(hookwrapper=True)
