@@ -91,7 +91,7 @@ class Table {
     return flag;
   }
 
-  /// A klog flag that is read and checked, and has no meaning here.
+  /// A flag that is read and checked, and has no meaning here.
   void inert(std::string name, const char* type, std::string initial, std::string help) {
     Flag& flag = blank(std::move(name), type, std::move(help));
     flag.boolean = std::string_view(type) == "BOOL";
@@ -272,6 +272,7 @@ void add_cluster_flags(Table& table) {
   table.add("cert-secret-name", &Options::cert_secret_name, "Secret with the webhook's certificate").later = true;
   table.add("webhook-service-name", &Options::webhook_service_name, "DNS name in the webhook's certificate").later =
       true;
+  table.inert("session-sticky-store", "TEXT", "", "Not used: prefix-cache keeps a conversation on its pod");
   table.add("kube-api-qps", &Options::kube_api_qps, "Requests a second to the API server, watches apart; 0: 5");
   table.add("kube-api-burst", &Options::kube_api_burst, "Burst to the API server; 0: 10");
   table.group("Cluster", Flag::Origin::ours);

@@ -148,8 +148,9 @@ class CommandLine {
         "  healthcheck [FLAG...]                     ask the router with these flags for /healthz: exit code 0 or 1\n"
         "\n"
         "Durations: 300ms, 1m30s. Sizes: bytes, or with KiB, MiB, GiB. A boolean flag: --check or --check=false.\n"
-        "Each flag of Configuration, Clients and engines, Time-outs and Limits, and --bind-address, can be given as\n"
-        "a variable, e.g. WARMROUTE_DRAIN_DELAY=10s; the flag wins. Further variables: DRAIN_TIMEOUT, KUBECONFIG,\n"
+        "Each flag of Configuration, Clients and engines, Time-outs, Limits, Failing pods and Waiting for a pod, and\n"
+        "--bind-address, --kube-watch-silence and --kube-relist, can be given as a variable, e.g.\n"
+        "WARMROUTE_DRAIN_DELAY=10s; the flag wins. Further variables: DRAIN_TIMEOUT, KUBECONFIG,\n"
         "METRICS_SCRAPE_INTERVAL, ACCESS_LOG_ENABLED, ACCESS_LOG_FORMAT, ACCESS_LOG_OUTPUT, POD_NAMESPACE.");
     std::string text = app.help();
     for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
 #include <map>
+
+#include "app/flag_table.hpp"
 
 namespace {
 
@@ -345,6 +349,29 @@ TEST_CASE("every flag is listed for the log, in order, with the value in force",
     CAPTURE(name);
     CHECK(values.count(name) == 1);
   }
+}
+
+TEST_CASE("help and man page name every flag that has a variable, or its group", "[options]") {
+  const auto read = [](const char* path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::string help = parse({"--help"}).text;
+  help.erase(0, help.find("Each flag of "));
+  std::string page = read(WR_SOURCE_DIR "/config/warmroute.1");
+  page.erase(0, page.find(".SH ENVIRONMENT"));
+  page.erase(page.find(".SH SIGNALS"));
+  for (const auto& flag : warmroute::app::flag_table()) {
+    if (flag.variable().empty()) continue;
+    const std::string group = flag.group.substr(0, flag.group.find(" ("));
+    CAPTURE(flag.name, group);
+    for (const auto& text : {help, page})
+      CHECK((text.find("-" + flag.name) != std::string::npos || text.find(group) != std::string::npos));
+  }
+}
+
+TEST_CASE("the session store of newer charts is accepted, and said to have no effect", "[options]") {
+  CHECK(good({"--session-sticky-store=redis"}).warnings == Words{"accepted without effect: --session-sticky-store"});
 }
 
 TEST_CASE("help and version", "[options]") {
