@@ -7,7 +7,6 @@
 namespace warmroute::kube {
 namespace {
 
-namespace ondemand = simdjson::ondemand;
 namespace dom = simdjson::dom;
 
 Error broken(const char* what, simdjson::error_code error) {
@@ -18,37 +17,6 @@ Error broken(const char* what, simdjson::error_code error) {
 std::string text_of(simdjson::simdjson_result<dom::element> element) {
   std::string_view text;
   return element.get(text) == simdjson::SUCCESS ? std::string(text) : std::string();
-}
-
-simdjson::error_code read_items(ondemand::document& document, std::vector<std::string>& items) {
-  ondemand::value value;
-  if (const auto error = document.find_field_unordered("items").get(value); error != simdjson::SUCCESS) return error;
-  ondemand::json_type type{};
-  if (const auto error = value.type().get(type); error != simdjson::SUCCESS) return error;
-  if (type == ondemand::json_type::null) return simdjson::SUCCESS;  // Go's empty list
-  ondemand::array array;
-  if (const auto error = value.get_array().get(array); error != simdjson::SUCCESS) return error;
-  for (auto entry : array) {
-    ondemand::object object;
-    if (const auto error = entry.get_object().get(object); error != simdjson::SUCCESS) return error;
-    std::string_view raw;
-    if (const auto error = object.raw_json().get(raw); error != simdjson::SUCCESS) return error;
-    items.emplace_back(raw);
-  }
-  return simdjson::SUCCESS;
-}
-
-simdjson::error_code read_list_meta(ondemand::document& document, ListPage& page) {
-  ondemand::object meta;
-  if (const auto error = document.find_field_unordered("metadata").get_object().get(meta); error != simdjson::SUCCESS)
-    return error;
-  std::string_view text;
-  if (const auto error = meta.find_field_unordered("resourceVersion").get_string().get(text);
-      error != simdjson::SUCCESS)
-    return error;
-  page.resource_version = text;
-  if (meta.find_field_unordered("continue").get_string().get(text) == simdjson::SUCCESS) page.next = text;
-  return simdjson::SUCCESS;
 }
 
 EventType type_of(std::string_view name) {
@@ -62,21 +30,31 @@ EventType type_of(std::string_view name) {
 
 }  // namespace
 
+// The whole text is checked in both: half a list or half an event must not count. (The on-demand parser would read on
+// behind an error, and in simdjson 3.0 through a null pointer.)
+
 Result<ListPage> parse_list(std::string_view body) {
-  const simdjson::padded_string padded(body);
-  ondemand::parser parser;
-  ondemand::document document;
-  if (const auto error = parser.iterate(padded).get(document); error != simdjson::SUCCESS) return broken("list", error);
+  dom::parser parser;
+  dom::element root;
+  if (const auto error = parser.parse(body.data(), body.size()).get(root); error != simdjson::SUCCESS)
+    return broken("list", error);
   ListPage page;
-  if (const auto error = read_list_meta(document, page); error != simdjson::SUCCESS)
-    return broken("list without metadata.resourceVersion", error);
-  if (const auto error = read_items(document, page.items); error != simdjson::SUCCESS)
+  page.resource_version = text_of(root["metadata"]["resourceVersion"]);
+  page.next = text_of(root["metadata"]["continue"]);
+  if (page.resource_version.empty()) return broken("list without metadata.resourceVersion", simdjson::NO_SUCH_FIELD);
+  dom::element items;
+  if (const auto error = root["items"].get(items); error != simdjson::SUCCESS)
     return broken("list without items", error);
+  if (items.is_null()) return page;  // Go's empty list
+  if (!items.is_array()) return broken("items", simdjson::INCORRECT_TYPE);
+  for (const dom::element item : dom::array(items)) {
+    if (!item.is_object()) return broken("items", simdjson::INCORRECT_TYPE);
+    page.items.push_back(simdjson::minify(item));
+  }
   return page;
 }
 
 Result<WatchEvent> parse_event(std::string_view line) {
-  // The whole line is checked: half an event must not count.
   dom::parser checker;
   dom::element root;
   if (const auto error = checker.parse(line.data(), line.size()).get(root); error != simdjson::SUCCESS)

@@ -96,6 +96,7 @@ class ObjectCache final : public ObjectSink {
         changed = true;
       }
     }
+    std::erase_if(told_, [&](const auto& told) { return list.seen.count(told.first) == 0; });
     for (auto& [key, entry] : list.objects) {
       const auto deleted = list.deleted.find(key);
       if (deleted != list.deleted.end() && deleted->second > entry.version && !older) continue;
@@ -114,6 +115,7 @@ class ObjectCache final : public ObjectSink {
     set_version(head->resource_version);
     if (type == EventType::deleted) {
       if (list_) list_->deleted[key] = version;
+      told_.erase(key);
       return entries_.erase(key) != 0 ? Applied::changed : Applied::unchanged;
     }
     auto object = read(key, head->resource_version, text);
@@ -168,7 +170,7 @@ class ObjectCache final : public ObjectSink {
   Read read_;
   Problems problems_;
   std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> told_;
+  std::map<std::string, std::string> told_;  ///< version of each object whose problems were told
   std::optional<List> list_;
   std::string resource_version_;
   std::uint64_t high_ = 0;

@@ -18,6 +18,9 @@ using net::Clock;
 
 constexpr const char* group_path = "/apis/networking.serving.volcano.sh/v1alpha1/";
 
+/// A pod that left is out of the routing table well within a second.
+constexpr std::chrono::milliseconds gather_limit{200};
+
 /// A list with what it fills.
 template <class T>
 struct Followed {
@@ -52,6 +55,7 @@ struct Cluster::Impl {
   std::weak_ptr<Impl> self;
   net::Timer gather;
   bool gathering = false, synced = false;
+  Clock::duration last_cost{0};  ///< of the last new state
   const std::shared_ptr<kube::ReflectorCounters> counters = std::make_shared<kube::ReflectorCounters>();
   Followed<model::ModelRoute> routes;
   Followed<model::ModelServer> servers;
@@ -122,12 +126,15 @@ struct Cluster::Impl {
 
   void changed() {
     if (std::exchange(gathering, true)) return;
-    gather.expires_after(timing.gather);
+    // A new state costs what the whole state is large, so many changes of a large one are gathered for longer.
+    gather.expires_after(std::clamp<Clock::duration>(4 * last_cost, timing.gather, gather_limit));
     gather.async_wait([weak = self](const net::error_code& ec) {
       const auto impl = weak.lock();
       if (ec || !impl) return;
       impl->gathering = false;
+      const auto begun = Clock::now();
       impl->publish();
+      impl->last_cost = Clock::now() - begun;
     });
   }
 
