@@ -63,7 +63,7 @@ test-asan: deps
 	@cmake --preset asan -DWR_FUZZ=ON --log-level=WARNING
 	@cmake --build build/asan -j $(JOBS)
 	@tools/test-env.sh
-	@tools/fuzz.sh build/asan $(FUZZ_CI_SECONDS)
+	@JOBS=$(JOBS) tools/fuzz.sh build/asan $(FUZZ_CI_SECONDS)
 	@ctest --test-dir build/asan --output-on-failure -j $(TEST_JOBS) -LE 'e2e|cluster|chart'
 
 test-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
@@ -113,7 +113,7 @@ chaos: deps
 fuzz: deps
 	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build build/fuzz -j $(JOBS) --target fuzzers
-	@tools/fuzz.sh build/fuzz $(SECONDS)
+	@JOBS=$(JOBS) tools/fuzz.sh build/fuzz $(SECONDS)
 
 fmt: deps
 	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-16 -i
