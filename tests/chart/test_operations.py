@@ -34,13 +34,12 @@ CRDS = "networking.serving.volcano.sh"
 def test_cluster_rights(render):
     minimum = {
         **{(CRDS, resource, ""): READ for resource in ("modelroutes", "modelservers", "externalmodelproviders")},
-        **{(CRDS, f"{resource}/status", ""): {"patch", "update"}
+        **{(CRDS, f"{resource}/status", ""): {"patch"}
            for resource in ("modelroutes", "modelservers", "externalmodelproviders")},
         ("", "pods", ""): READ,
-        ("", "events", ""): {"create", "patch"},
-        ("events.k8s.io", "events", ""): {"create", "patch"}}
+        ("events.k8s.io", "events", ""): {"create"}}
     webhook = {("admissionregistration.k8s.io", "validatingwebhookconfigurations", "kthena-router-validating-webhook"):
-               {"get", "patch", "update"}}
+               {"get", "patch"}}
     gateway = {
         ("gateway.networking.k8s.io", "gatewayclasses", ""): READ | {"create"},
         ("gateway.networking.k8s.io", "gateways", ""): READ | {"create"},
@@ -58,10 +57,10 @@ def test_cluster_rights(render):
 
 def test_rights_in_the_namespace(render):
     lease = {("coordination.k8s.io", "leases", ""): {"create"},
-             ("coordination.k8s.io", "leases", "kthena-router"): {"get", "patch", "update"}}
+             ("coordination.k8s.io", "leases", "kthena-router"): {"get", "patch"}}
     secret = "", "secrets", "kthena-router-webhook-certs"
     role = ("Role", "kthena-router")
-    assert rights(render("default")[role]) == {**lease, ("", "secrets", ""): {"create"}, secret: {"get", "patch", "update"}}
+    assert rights(render("default")[role]) == {**lease, ("", "secrets", ""): {"create"}, secret: {"get", "patch"}}
     assert rights(render("manual")[role]) == {**lease, secret: {"get"}}
     assert rights(render("cert-manager")[role]) == {**lease, secret: {"get"}}
     assert rights(render("gateway")[role]) == lease
