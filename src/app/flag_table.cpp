@@ -166,7 +166,8 @@ void add_listener_flags(Table& table) {
             "Serve /metrics on the inference port, too");
   table.add("debug-port", &Options::debug_port, "Debug port, on localhost only");
   table.group("Listeners", Flag::Origin::ours);
-  Flag& bind = table.blank("bind-address", "ADDRESS", "Address of the inference and metrics ports; empty: all");
+  Flag& bind =
+      table.blank("bind-address", "ADDRESS", "Address of the inference, metrics and webhook ports; empty: all");
   bind.set = [](Options& options, const std::string& text) {
     std::string address = text;
     if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
@@ -265,13 +266,15 @@ void add_cluster_flags(Table& table) {
       .add("enable-gateway-api-inference-extension", &Options::enable_inference_extension,
            "HTTPRoute and InferencePool; needs --enable-gateway-api")
       .later = true;
-  table.add("enable-webhook", &Options::enable_webhook, "Admission webhook").later = true;
-  table.add("webhook-port", &Options::webhook_port, "Webhook port").later = true;
-  table.path("webhook-tls-cert-file", &Options::webhook_tls_cert_file, "Webhook certificate file").later = true;
-  table.path("webhook-tls-private-key-file", &Options::webhook_tls_private_key_file, "Webhook key file").later = true;
-  table.add("cert-secret-name", &Options::cert_secret_name, "Secret with the webhook's certificate").later = true;
-  table.add("webhook-service-name", &Options::webhook_service_name, "DNS name in the webhook's certificate").later =
-      true;
+  table.add("enable-webhook", &Options::enable_webhook, "Serve the admission webhook, where a cluster is followed");
+  table.add("webhook-port", &Options::webhook_port, "Webhook port");
+  table.path("webhook-tls-cert-file", &Options::webhook_tls_cert_file,
+             "Webhook certificate file, used when the Secret has none");
+  table.path("webhook-tls-private-key-file", &Options::webhook_tls_private_key_file, "Webhook key file, used with it");
+  table.add("cert-secret-name", &Options::cert_secret_name,
+            "Secret with the webhook's certificate; one is made when there is none");
+  table.add("webhook-service-name", &Options::webhook_service_name,
+            "Name of the webhook's Service, for the certificate that is made");
   table.inert("session-sticky-store", "TEXT", "", "Not used: prefix-cache keeps a conversation on its pod");
   table.add("kube-api-qps", &Options::kube_api_qps, "Requests a second to the API server, watches apart; 0: 5");
   table.add("kube-api-burst", &Options::kube_api_burst, "Burst to the API server; 0: 10");

@@ -244,7 +244,10 @@ class CommandLine {
   }
 
   void read_environment() {
-    if (const auto* text = variable("POD_NAMESPACE")) options_.pod_namespace = *text;
+    if (const auto* text = variable("POD_NAMESPACE"); text != nullptr && !text->empty()) {
+      options_.pod_namespace = *text;
+      options_.pod_namespace_given = true;
+    }
     if (const auto* text = variable("KUBECONFIG"); text != nullptr && options_.kubeconfig.empty()) {
       options_.kubeconfig = *text;
     }
@@ -277,9 +280,7 @@ class CommandLine {
     for (const Flag& flag : flags_) {
       if (!given(flag.name)) continue;
       if (flag.inert) append(inert, flag);
-      // A feature that is switched off or left at its default is not missed; the webhook is on by default.
-      const bool wanted =
-          flag.name == "enable-webhook" ? options_.enable_webhook : flag.show(options_) != flag.show(Options{});
+      const bool wanted = flag.show(options_) != flag.show(Options{});  // what is left at its default is not missed
       if (flag.later && wanted) append(later, flag);
     }
     if (!later.empty()) {

@@ -71,6 +71,7 @@ struct Options {
 
   // environment
   std::string pod_namespace = "default";
+  bool pod_namespace_given = false;
   std::chrono::milliseconds drain_timeout{300000};
   std::chrono::milliseconds scrape_interval{1000};
   bool access_log_enabled = true;

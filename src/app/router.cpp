@@ -163,6 +163,11 @@ Result<void> Router::start() {
     contexts_.back()->table = table_;
   }
   if (auto opened = open_listeners(); !opened) return opened;
+  if (cluster_) {
+    auto api = [this](kube::Request request) { return follower_->client()->request(std::move(request)); };
+    duties_ = std::make_unique<ClusterDuties>(control_, tasks_, api, *cluster_, options_, *store_, *registry_);
+    if (auto started = duties_->start(); !started) return fatal(started.error().detail);
+  }
   for (auto& worker : workers_) worker->start(options_.step_times);
   start_poller();
   start_source();
@@ -236,6 +241,7 @@ void Router::publish() {
 
 void Router::publish_now() {
   publishing_ = false;
+  if (duties_) duties_->resources_changed();
   table_ = route::Table::build(store_->snapshot(), table_.get(),
                                [](std::string_view text) { log::write(log::Level::warning, text); });
   // Logged when every worker has it: whoever reads the line may rely on it.
@@ -312,7 +318,10 @@ net::Task<> Router::watch_files() {
 
 void Router::run() { control_.run(); }
 
-void Router::begin_drain() { shared_.draining = true; }
+void Router::begin_drain() {
+  shared_.draining = true;
+  if (duties_) duties_->begin_drain();
+}
 
 void Router::refuse_new_connections() { listener_->refuse_new(); }
 
@@ -356,6 +365,7 @@ void Router::abort_sessions() {
 
 void Router::finish() {
   files_.reset();
+  duties_.reset();
   follower_.reset();
   poller_.reset();
   metrics_server_.reset();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "admin/http_server.hpp"
+#include "app/cluster_duties.hpp"
 #include "app/cluster_follower.hpp"
 #include "app/options.hpp"
 #include "app/plugin_host.hpp"
@@ -87,6 +88,7 @@ class Router {
   std::unique_ptr<scrape::Poller> poller_;
   std::unique_ptr<source::Files> files_;       ///< standalone mode
   std::unique_ptr<ClusterFollower> follower_;  ///< cluster mode
+  std::unique_ptr<ClusterDuties> duties_;      ///< cluster mode
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<admin::HttpServer> metrics_server_, debug_server_;
   bool synced_ = false, publishing_ = false;

@@ -40,6 +40,7 @@ void Router::start_source() {
 
 void Router::resources_changed(model::ResourceSet resources) {
   store_->replace(std::move(resources));
+  if (duties_) duties_->resources_changed();
   if (synced_) return;
   synced_ = true;
   publish_now();

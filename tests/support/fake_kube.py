@@ -39,6 +39,8 @@ def matches(selector, labels):
 class FakeKube:
     """`address`: (ip, port). All attributes may be changed while it runs."""
 
+    handler = None                    # another class than Handler
+
     def __init__(self, address, tls=None, token=None):
         self.address = address
         self.tls = tls
@@ -115,7 +117,7 @@ class FakeKube:
             if self.tls:
                 connection = self.tls.wrap_socket(connection, server_side=True)
                 self.seen_certificates.append(connection.getpeercert())
-            Handler(connection, ("", 0), self)
+            (self.handler or Handler)(connection, ("", 0), self)
         except OSError:
             pass
         finally:
