@@ -256,8 +256,12 @@ std::vector<YamlRaw*> build_yaml_tree(std::string_view text, YamlContext& contex
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     TreeBuilder builder(context);
+    std::size_t documents = 0;
     while (parser.HandleNextDocument(builder)) {
       YamlRaw* root = builder.take_root();
+      // yaml-cpp 0.7 gives empty documents for ever at some wrong places, such as a comma behind a value.
+      if (++documents > text.size())
+        throw Fault{root == nullptr ? 0 : root->line, root == nullptr ? 0 : root->column, "text outside of a document"};
       if (context.limits.first_document_only && !roots.empty()) {
         context.report(Severity::warning, root == nullptr ? 0 : root->line, 0, {},
                        "only the first document is read, this one is not");

@@ -9,6 +9,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, TESTS)
 
 from support import engine, router, slots, world  # noqa: E402  pylint: disable=wrong-import-position
+from support.kube_cluster import Cluster  # noqa: E402  pylint: disable=wrong-import-position
 from support.pd import Pairs  # noqa: E402  pylint: disable=wrong-import-position
 
 
@@ -92,6 +93,12 @@ def one_demo():
     with open(os.path.join(tempfile.gettempdir(), f"warmroute-test-demo-{os.getuid()}"), "w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def cluster(starter):
+    """cluster(...) starts a router that follows a stand-in API server."""
+    return starter(Cluster)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -11,13 +11,6 @@ import pytest
 from support import tls
 from support.router import wait_for
 
-from test_kube_follow import Cluster
-
-
-@pytest.fixture
-def cluster(starter):
-    return starter(Cluster)
-
 
 @pytest.fixture
 def authority(tmp_path):

@@ -6,13 +6,6 @@ import pytest
 from support import fake_kube
 from support.router import SLOW, wait_for
 
-from test_kube_follow import Cluster
-
-
-@pytest.fixture
-def cluster(starter):
-    return starter(Cluster)
-
 
 def move_on(made, name="a-9"):
     """A change that the router must see in the end."""

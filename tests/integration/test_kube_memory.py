@@ -3,16 +3,8 @@
 import gc
 import time
 
-import pytest
 from support import fake_kube
 from support.router import wait_for
-
-from test_kube_follow import Cluster
-
-
-@pytest.fixture
-def cluster(starter):
-    return starter(Cluster)
 
 
 def settled(made):

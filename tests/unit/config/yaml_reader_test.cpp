@@ -297,6 +297,14 @@ TEST_CASE("syntax errors have a place; documents before them are kept", "[yaml]"
   }
 }
 
+TEST_CASE("a wrong place where the parser stands still is an error, not a million documents", "[yaml]") {
+  for (const char* text : {",{\"a/v1\",\"b:\"c\"}}", "\"a\",\"b\":{\"c{\"d"}) {
+    const Parsed parsed(text);
+    CHECK(has_errors(parsed.diagnostics));
+    CHECK(parsed.file.documents().size() <= std::string_view(text).size());
+  }
+}
+
 TEST_CASE("limits", "[yaml]") {
   const auto refused = [](const std::string& text, const std::string& why, const YamlLimits& limits = {}) {
     const Parsed parsed(text, limits);
