@@ -7,6 +7,7 @@
 #include "app/plugin_host.hpp"
 #include "app/start_config.hpp"
 #include "base/log.hpp"
+#include "kube/config.hpp"
 #include "source/files.hpp"
 
 namespace warmroute::app {
@@ -78,11 +79,19 @@ int check_config(const Options& options) {
   return problems;
 }
 
+int check_kubeconfig(const std::string& paths) {
+  const auto config = kube::load_kubeconfig(paths);
+  if (config) return 0;
+  std::fprintf(stderr, "error: %s\n", config.error().detail.c_str());
+  return 1;
+}
+
 }  // namespace
 
 int check(const Options& options) {
   int problems = check_config(options);
   if (!options.resources.empty()) problems += print(source::check_resources(options.resources));
+  if (options.resources.empty() && !options.kubeconfig.empty()) problems += check_kubeconfig(options.kubeconfig);
   if (problems == 0) {
     std::printf("configuration and resources are valid\n");
     return 0;

@@ -54,7 +54,7 @@ struct Cluster::Impl {
   const ClusterTiming timing;
   std::weak_ptr<Impl> self;
   net::Timer gather;
-  bool gathering = false, synced = false;
+  bool gathering = false, synced = false, servers_changed = false;
   Clock::duration last_cost{0};  ///< of the last new state
   const std::shared_ptr<kube::ReflectorCounters> counters = std::make_shared<kube::ReflectorCounters>();
   Followed<model::ModelRoute> routes;
@@ -87,7 +87,7 @@ struct Cluster::Impl {
                                        config::model_route_of, [this] { changed(); });
     servers = follow<model::ModelServer>("ModelServers", std::string(group_path) + "modelservers", "",
                                          config::model_server_of, [this] {
-                                           select_pods();
+                                           servers_changed = true;
                                            changed();
                                          });
   }
@@ -115,7 +115,8 @@ struct Cluster::Impl {
 
   void drop_unwanted() {
     for (auto it = pods.begin(); it != pods.end();) {
-      if (is_wanted(it->first) || !pods_synced(&it->first.ns)) {
+      const bool of_use = it->second.reflector->synced() && !pods_synced(&it->first.ns);
+      if (is_wanted(it->first) || of_use) {
         ++it;
         continue;
       }
@@ -139,6 +140,7 @@ struct Cluster::Impl {
   }
 
   void publish() {
+    if (std::exchange(servers_changed, false)) select_pods();
     drop_unwanted();
     if (!synced) {
       const bool lists = routes.reflector->synced() && servers.reflector->synced();

@@ -1,6 +1,7 @@
 """A cluster is followed: objects come, change and go, seen through the router's own port."""
 
 import re
+import time
 
 from support import engine, fake_kube, router
 from support.kube_cluster import Cluster
@@ -112,6 +113,27 @@ def test_only_what_is_selected_is_asked_for(cluster):
     assert made.kube.count(kind="secrets") == 0
 
 
+def test_many_selectors_of_a_namespace_share_a_watch(cluster):
+    """And the start is not held up by the limit of requests a second."""
+    made = cluster(start=False)
+    for number in range(60):
+        made.kube.put("modelservers", fake_kube.model_server(f"s-{number}", f"app-{number}"))
+        made.kube.put("modelroutes", fake_kube.route(f"r-{number}", f"m-{number}", f"s-{number}"))
+    made.kube.put("pods", fake_kube.pod("p-7", made.slot.ip(1), "app-7"))
+    begun = time.monotonic()
+    made.router.start()
+    assert time.monotonic() - begun < 5 * router.SLOW
+    made.router.wait_metric("warmroute_kube_watches_connected", 3)
+    assert made.status() == 200 and made.status("m-7") == 200
+    made.kube.list_delay = 0.3
+    made.kube.put("pods", fake_kube.pod("p-x", made.slot.ip(1), "app-x"))
+    made.kube.put("modelservers", fake_kube.model_server("s-x", "app-x"))
+    made.kube.put("modelroutes", fake_kube.route("r-x", "m-x", "s-x"))
+    wait_for(lambda: made.status("m-7") == 200 and made.status("m-x") == 200, 5, "the new server")
+    assert made.members("s-7") == ["p-7"]  # while the list that holds both was read, and after
+    made.router.wait_metric("warmroute_kube_watches", 3)
+
+
 def test_an_object_that_cannot_be_used_keeps_its_last_version(cluster):
     made = cluster()
     made.kube.edit("modelservers", "ms-a", lambda o: o["spec"]["workloadPort"].update(port=70000))
@@ -148,3 +170,16 @@ def test_without_anything_to_follow_the_start_ends_with_one_sentence(tmp_path):
     assert re.search(r"nothing to follow: give --resources PATH .* run in a cluster, .* --kubeconfig", err)
     code, _, err = run_binary(*common, "--kubeconfig=/nonexistent")
     assert code == 255 and "kubeconfig /nonexistent: No such file or directory" in err
+
+
+def test_check_reads_the_kubeconfig(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(router.DEFAULT_CONFIG)
+    good = fake_kube.kubeconfig(tmp_path, "https://127.0.0.1:6443", {"token": "t"})
+    code, out, _ = run_binary("--check", f"--config={config}", f"--kubeconfig={good}")
+    assert (code, out) == (0, "configuration and resources are valid\n")
+    bad = fake_kube.kubeconfig(tmp_path, "ftp://127.0.0.1", {"token": "secret-token"})
+    code, _, err = run_binary("--check", f"--config={config}", f"--kubeconfig={bad}")
+    assert code == 1
+    assert "clusters[0].cluster.server: server ftp://127.0.0.1: must begin with https:// or http://" in err
+    assert "secret-token" not in err

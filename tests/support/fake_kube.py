@@ -5,6 +5,7 @@ import base64
 import copy
 import json
 import os
+import re
 import select
 import socket
 import threading
@@ -31,9 +32,13 @@ class Object(dict):
 
 
 def matches(selector, labels):
-    """Equality selectors only: a=b,c=d."""
-    pairs = (part.split("=", 1) for part in selector.split(",") if part)
-    return all(labels.get(key.rstrip("=")) == value.lstrip("=") for key, value in pairs)
+    """a=b and a in (b,c), with commas between them."""
+    for part in re.split(r",(?![^(]*\))", selector):
+        among = re.fullmatch(r"(\S+) in \((.*)\)", part)
+        key, values = (among[1], among[2].split(",")) if among else (part.partition("=")[0], [part.partition("=")[2]])
+        if part and labels.get(key) not in values:
+            return False
+    return True
 
 
 class FakeKube:
