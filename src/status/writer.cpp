@@ -27,27 +27,48 @@ struct Answer {
   std::vector<StoredCondition> conditions;
 };
 
-std::optional<Answer> parse_object(const std::string& json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (parser.parse(json).get(root) != simdjson::SUCCESS) return std::nullopt;
-  std::string problem;
-  const config::JsonReader reader(root, problem);
+struct Listed {
+  std::vector<std::pair<std::string, Answer>> objects;  ///< by namespace/name
+  std::string next;                                     ///< of the next page; empty: this is the last
+};
+
+Answer read_object(const config::JsonReader& reader) {
   const auto meta = reader.get("metadata");
   Answer answer;
   answer.uid = meta.get("uid").text();
   answer.resource_version = meta.get("resourceVersion").text();
   answer.generation = meta.get("generation").number().value_or(0);
   answer.conditions = read_conditions(reader);
-  return problem.empty() ? std::optional(std::move(answer)) : std::nullopt;
+  return answer;
 }
+
+Listed read_list(const config::JsonReader& reader) {
+  Listed out;
+  out.next = reader.get("metadata").get("continue").text();
+  for (const auto& item : reader.get("items").items()) {
+    const auto meta = item.get("metadata");
+    out.objects.emplace_back(meta.get("namespace").text() + "/" + meta.get("name").text(), read_object(item));
+  }
+  return out;
+}
+
+template <class T>
+std::optional<T> parse(const std::string& json, T (*read)(const config::JsonReader&)) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(json).get(root) != simdjson::SUCCESS) return std::nullopt;
+  std::string problem;
+  T out = read(config::JsonReader(root, problem));
+  return problem.empty() ? std::optional(std::move(out)) : std::nullopt;
+}
+
+constexpr const char* group = "/apis/networking.serving.volcano.sh/v1alpha1/";
 
 std::string key_of(const Verdict& verdict) {
   return std::string(plural(verdict.kind)) + "/" + verdict.ns + "/" + verdict.name;
 }
 std::string path_of(const Verdict& verdict) {
-  return "/apis/networking.serving.volcano.sh/v1alpha1/namespaces/" + verdict.ns + "/" + plural(verdict.kind) + "/" +
-         verdict.name;
+  return std::string(group) + "namespaces/" + verdict.ns + "/" + plural(verdict.kind) + "/" + verdict.name;
 }
 
 }  // namespace
@@ -75,10 +96,15 @@ struct WriterState {
   }
 
   void take(const Verdict& verdict, Answer answer) {
-    Known& have = known[key_of(verdict)];
+    const std::string key = key_of(verdict);
+    take(key, std::move(answer));
+    known[key].judged_version = verdict.resource_version;
+  }
+
+  void take(const std::string& key, Answer answer) {
+    Known& have = known[key];
     have.uid = std::move(answer.uid);
     have.resource_version = std::move(answer.resource_version);
-    have.judged_version = verdict.resource_version;
     have.generation = answer.generation;
     have.conditions = std::move(answer.conditions);
   }
@@ -179,7 +205,7 @@ net::Task<Step> look(StatePtr state, const Verdict* verdict) {
   if (state->stopped) co_return Step::failed;
   Step step = Step::done;
   if (accept(*state, *verdict, answer, step))
-    if (auto object = parse_object(answer->body)) state->take(*verdict, std::move(*object));
+    if (auto object = parse(answer->body, read_object)) state->take(*verdict, std::move(*object));
   co_await pause(state, state->options.pace);
   co_return step;
 }
@@ -204,7 +230,7 @@ net::Task<Step> write(StatePtr state, const Verdict* verdict) {
   if (state->stopped) co_return Step::failed;
   Step step = Step::done;
   if (accept(*state, *verdict, answer, step)) {
-    auto object = parse_object(answer->body);
+    auto object = parse(answer->body, read_object);
     if (object && find(object->conditions, verdict->conditions.front().type) == nullptr) {
       state->stop_status(verdict->kind,
                          "the CustomResourceDefinition drops status.conditions (apply this chart's crds)");
@@ -218,7 +244,28 @@ net::Task<Step> write(StatePtr state, const Verdict* verdict) {
   co_return co_await tell(state, verdict, before);
 }
 
+/// One list in place of a look at each object, when a leader begins. What it does not bring is looked at one by one.
+net::Task<> look_at_all(StatePtr state, Kind kind) {
+  std::string next;
+  do {
+    std::string path = std::string(group) + plural(kind) + "?limit=250";
+    if (!next.empty()) path += "&continue=" + kube::query_escaped(next);
+    const auto answer = co_await state->api(kube::Request("GET", std::move(path)));
+    if (state->stopped || !answer || !answer->ok()) co_return;
+    auto listed = parse(answer->body, read_list);
+    if (!listed) co_return;
+    for (auto& [name, object] : listed->objects) state->take(std::string(plural(kind)) + "/" + name, std::move(object));
+    if (listed->next == next) co_return;  // a server that turns in circles
+    next = std::move(listed->next);
+  } while (!next.empty());
+}
+
 net::Task<Step> write_all(StatePtr state) {
+  if (state->known.empty()) {
+    co_await look_at_all(state, Kind::model_server);
+    co_await look_at_all(state, Kind::model_route);
+    if (state->stopped) co_return Step::failed;
+  }
   const auto verdicts = state->hooks.verdicts();
   state->forget_what_is_gone(verdicts);
   for (const Verdict& verdict : verdicts) {

@@ -28,6 +28,8 @@ class FakeObjects {
   };
   net::io_context& io;
   std::map<std::string, Object> objects;  ///< by path below v1alpha1/
+  bool lists = false;                     ///< else lists fail, and each object is looked at
+  int list_requests = 0;
   bool drops_conditions = false;
   int refuse_status = 0, refuse_events = 0;  ///< HTTP status
   std::vector<std::string> asked, bodies;
@@ -56,7 +58,29 @@ class FakeObjects {
     const std::string_view text = root[name];
     return std::string(text);
   }
+  /// One object a page. The token is the name of the next one.
+  kube::Response list(const std::string& plural, const std::string& from) {
+    std::string items, next;
+    for (const auto& [path, object] : objects) {
+      if (path.rfind("ns/" + plural + "/", 0) != 0 || path.substr(path.rfind('/') + 1) < from) continue;
+      if (!items.empty()) {
+        next = path.substr(path.rfind('/') + 1);
+        break;
+      }
+      items = fmt::format(R"({{"metadata":{{"namespace":"ns","name":"{}","uid":"u","resourceVersion":"{}",)"
+                          R"("generation":{}}},"status":{{"conditions":{}}}}})",
+                          path.substr(path.rfind('/') + 1), object.version, object.generation, object.conditions);
+    }
+    return answer(200, R"({"metadata":{"continue":")" + next + R"("},"items":[)" + items + "]}");
+  }
   kube::Response serve_now(const kube::Request& request) {
+    if (const auto mark = request.path.find("?limit=250"); mark != std::string::npos) {
+      ++list_requests;
+      const auto from = request.path.find("&continue=");
+      if (!lists) return answer(500);
+      return list(request.path.substr(request.path.rfind('/', mark) + 1, mark - request.path.rfind('/', mark) - 1),
+                  from == std::string::npos ? "" : request.path.substr(from + 10));
+    }
     asked.push_back(request.method + " " + request.path);
     bodies.push_back(request.body);
     if (request.path.find("/events.k8s.io/v1/namespaces/ns/events") != std::string::npos) {
@@ -219,6 +243,22 @@ TEST_CASE("Who does not lead writes nothing; who begins to lead finds what is th
   world.settle();
   CHECK(world.objects.count("GET") == 1);
   CHECK(world.objects.count("PATCH") == 0);
+}
+
+TEST_CASE("A leader that begins reads lists, page by page, in place of each object", "[status]") {
+  World world;
+  world.objects.lists = true;
+  for (const char* name : {"a", "b", "c"}) {
+    world.objects.objects["ns/modelroutes/" + std::string(name)] = {};
+    world.verdicts.push_back(World::verdict(name));
+  }
+  world.objects.objects["ns/modelroutes/a"].conditions =
+      R"([{"type":"Ready","status":"True","observedGeneration":1,"lastTransitionTime":"old","reason":"Ready",)"
+      R"("message":"requests are routed"}])";
+  world.settle();
+  CHECK(world.objects.list_requests == 1 + 4);  // servers, routes
+  CHECK(world.objects.count("GET") == 0);
+  CHECK(world.objects.count("PATCH") == 3);  // a had it
 }
 
 TEST_CASE("CRDs that drop conditions get one write, then Events alone", "[status]") {
