@@ -36,8 +36,6 @@ void JsonReader::wrong(const char* expected) const {
   *problem_ = fmt::format("{}{}expected {}, found {}", path_, path_.empty() ? "" : ": ", expected, kind_of(*value_));
 }
 
-std::string JsonReader::raw() const { return value_ ? simdjson::minify(*value_) : "null"; }
-
 JsonReader JsonReader::get(std::string_view key) const {
   std::string path = path_;
   if (!path.empty()) path += '.';

@@ -21,8 +21,8 @@ class JsonReader {
   /// Present and not null.
   explicit operator bool() const noexcept { return value_.has_value(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// The value, null when absent.
-  [[nodiscard]] std::string raw() const;
+  /// The same value with paths that begin here.
+  [[nodiscard]] JsonReader as_root() const { return {value_, {}, problem_}; }
 
   /// The member; of equal ones the last.
   [[nodiscard]] JsonReader get(std::string_view key) const;

@@ -82,14 +82,8 @@ Answer review(std::string_view path, std::string_view content_type, std::string_
 
   const JsonReader given = request.get("object");
   if (!given) return refuse(400, fmt::format("failed to decode {}: request.object is missing", kind->name));
-  simdjson::dom::parser object_parser;
-  simdjson::dom::element object;
-  // Parsed by itself, so that paths begin at the object.
-  const std::string text = given.raw();
-  if (object_parser.parse(text).get(object) != simdjson::SUCCESS)
-    return refuse(400, fmt::format("failed to decode {}", kind->name));
   FieldErrors errors;
-  kind->check(JsonReader(object, problem), errors);
+  kind->check(given.as_root(), errors);
   if (!problem.empty()) return refuse(400, fmt::format("failed to decode {}: {}", kind->name, problem));
   return {200, "application/json", answer_review(received, response(uid, *kind, errors)), errors.empty()};
 }

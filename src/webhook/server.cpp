@@ -8,13 +8,16 @@
 namespace warmroute::webhook {
 namespace {
 
-/// An object has at most 1.5 MiB in etcd, and a review holds two of them, possibly with every byte escaped.
-constexpr std::size_t body_limit_bytes = 16U << 20U;
+/// The API server takes objects of 3 MiB at most, and a review holds two of them.
+constexpr std::size_t body_limit_bytes = 8U << 20U;
+/// API servers keep a few. With the limit above this bounds what strangers can make us hold.
+constexpr std::size_t connection_limit = 20;
 constexpr std::chrono::milliseconds exchange_limit{30'000};  // as kthena-router
 
 admin::HttpServerLimits limits() {
   admin::HttpServerLimits limits;
   limits.head = exchange_limit;
+  limits.connections = connection_limit;
   return limits;
 }
 
