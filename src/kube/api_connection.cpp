@@ -22,6 +22,7 @@ using Endpoints = std::vector<asio::ip::tcp::endpoint>;
 constexpr std::size_t head_limit_bytes = 64U << 10U;
 constexpr std::size_t read_bytes = 32U << 10U;
 constexpr int interim_limit = 4;
+constexpr std::chrono::seconds address_time{3};
 /// A peer that vanished (its node died) is noticed after this, also while nothing is sent.
 constexpr int keepalive_idle_s = 15, keepalive_interval_s = 5, keepalive_count = 3;
 constexpr unsigned unacknowledged_ms = 30'000;
@@ -97,6 +98,7 @@ struct ApiConnection::Impl {
   static net::Task<Result<AnswerHead>> read_head(std::shared_ptr<Impl> self);
   static net::Task<Result<bool>> read_body(std::shared_ptr<Impl> self, std::string& out);
   static void arm(const std::shared_ptr<Impl>& self);
+  static void give_up_connecting(const std::shared_ptr<Impl>& self);
 };
 
 void ApiConnection::Impl::arm(const std::shared_ptr<Impl>& self) {
@@ -139,6 +141,15 @@ net::Task<Result<Endpoints>> ApiConnection::Impl::resolve(std::shared_ptr<Impl> 
   co_return std::move(lookup->found);
 }
 
+/// An address that says nothing must not use up the time of those behind it.
+void ApiConnection::Impl::give_up_connecting(const std::shared_ptr<Impl>& self) {
+  self->wake.expires_after(address_time);
+  self->wake.async_wait([self](const net::error_code& ec) {
+    net::error_code ignored;
+    if (!ec && !self->connection) (void)self->socket.close(ignored);
+  });
+}
+
 net::Task<Result<void>> ApiConnection::Impl::open(std::shared_ptr<Impl> self, Target target) {
   auto endpoints = co_await resolve(self, target.host, target.port);
   if (!endpoints) co_return endpoints.error();
@@ -153,7 +164,9 @@ net::Task<Result<void>> ApiConnection::Impl::open(std::shared_ptr<Impl> self, Ta
       last = from_code(code, "socket");
       continue;
     }
+    if (endpoint != endpoints->back()) give_up_connecting(self);
     auto [connect_code] = co_await self->socket.async_connect(endpoint, net::as_result);
+    self->wake.cancel();
     if (self->over()) co_return self->reason(from_code(connect_code, "connect"));
     if (connect_code) {
       last = from_code(connect_code, "connect to " + endpoint.address().to_string());

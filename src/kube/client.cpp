@@ -17,6 +17,7 @@ using ConnectionPtr = std::shared_ptr<ApiConnection>;
 
 constexpr std::size_t idle_limit = 2;
 constexpr std::chrono::seconds idle_time{30};
+constexpr std::chrono::seconds connect_time{10};  ///< TLS included: the next try may reach another server
 constexpr std::size_t refusal_limit_bytes = 1U << 20U;
 
 Error failed(Errc code, std::string detail) { return Error{code, Source::internal, Retry::never, std::move(detail)}; }
@@ -111,7 +112,7 @@ struct Client::Impl {
   static net::Task<Result<ConnectionPtr>> connect(std::shared_ptr<Impl> self, Identity identity,
                                                   Clock::time_point deadline) {
     auto connection = self->track(std::make_shared<ApiConnection>(self->io));
-    connection->set_deadline(deadline);
+    connection->set_deadline(std::min(deadline, Clock::now() + connect_time));
     ApiConnection::Target target;
     target.host = self->config.host;
     target.port = self->config.port;
@@ -119,6 +120,7 @@ struct Client::Impl {
     target.tls = identity.tls;
     auto opened = co_await connection->open(std::move(target));
     if (!opened) co_return opened.error();
+    connection->set_deadline(deadline);
     co_return connection;
   }
 

@@ -32,7 +32,8 @@ struct Request {
   std::string path;          ///< from the server's root, query included, percent-encoded
   std::string content_type;  ///< of the body, e.g. application/merge-patch+json; empty: application/json
   std::string body;
-  std::chrono::milliseconds timeout{30'000};  ///< of the exchange: waiting for a turn (qps) not counted
+  std::chrono::milliseconds timeout{
+      30'000};  ///< of the exchange; of these 10 s to connect. Waiting for a turn (qps) is not counted.
   std::size_t body_limit_bytes = 64U << 20U;  ///< of the answer; Errc::too_large
 };
 

@@ -154,6 +154,20 @@ TEST_CASE("kube client: every failure has its kind") {
   CHECK(code("/refused") == Errc::refused);
 }
 
+TEST_CASE("kube client: a name with several addresses is tried until one answers") {
+  net::io_context io;
+  ScriptedEngine server(io, [](const std::string&, int) { return Reply{http_answer(200, "{}")}; });
+  auto config = config_for(server.port());
+  config.host = "localhost";  // ::1 first where there is one, and nobody listens there
+  Client client(io, config);
+  CHECK(ask(io, client, Request("GET", "/"))->ok());
+  config.host = "nobody.invalid";
+  Client other(io, config);
+  const auto answer = ask(io, other, Request("GET", "/"));
+  REQUIRE_FALSE(answer.has_value());
+  CHECK(answer.error().detail.find("look-up of nobody.invalid") == 0);
+}
+
 TEST_CASE("kube client: a rotated token file is read again after a 401, and the request is sent again") {
   net::io_context io;
   const std::string path = "/tmp/wr-token-" + std::to_string(::getpid());
