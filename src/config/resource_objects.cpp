@@ -1,5 +1,6 @@
 #include "config/resource_objects.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -32,6 +33,14 @@ std::optional<T> object_of(std::string_view json, const char* kind, Diagnostics&
   return object;
 }
 
+bool says_ready(const YamlNode& status) {
+  const auto conditions = status.get("conditions").items();
+  return status.get("phase").text() == "Running" &&
+         std::any_of(conditions.begin(), conditions.end(), [](const YamlNode& condition) {
+           return condition.get("type").text() == "Ready" && condition.get("status").text() == "True";
+         });
+}
+
 }  // namespace
 
 std::optional<model::ModelRoute> model_route_of(std::string_view json, Diagnostics& diagnostics) {
@@ -48,7 +57,10 @@ std::optional<model::ModelServer> model_server_of(std::string_view json, Diagnos
 
 std::optional<model::Pod> pod_of(std::string_view json, Diagnostics& diagnostics) {
   return object_of<model::Pod>(json, "Pod", diagnostics, [](const YamlNode& document, auto meta) {
-    return detail::read_pod(document, std::move(meta));
+    model::Pod pod = detail::read_pod(document, std::move(meta));
+    // A document may leave it out; of a pod in a cluster somebody must have said that it is ready.
+    pod.ready = pod.ready && says_ready(document.get("status"));
+    return pod;
   });
 }
 

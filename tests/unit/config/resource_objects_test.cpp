@@ -43,6 +43,24 @@ TEST_CASE("objects of the API server are read by the readers of the documents") 
   CHECK(found.empty());
 }
 
+TEST_CASE("a pod of a cluster is ready when somebody said so, not by default") {
+  const auto ready = [](const std::string& status) {
+    Diagnostics found;
+    const auto pod =
+        pod_of(R"({"metadata":{"name":"p","namespace":"ns"},"status":{"podIP":"10.0.0.1")" + status + "}}", found);
+    REQUIRE(pod);
+    return pod->ready;
+  };
+  const std::string yes = R"("conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"True"}])";
+  CHECK(ready(R"(,"phase":"Running",)" + yes));
+  CHECK_FALSE(ready(R"(,"phase":"Running")"));
+  CHECK_FALSE(ready(R"(,"phase":"Running","conditions":[{"type":"PodScheduled","status":"True"}])"));
+  CHECK_FALSE(ready(R"(,"phase":"Running","conditions":[{"type":"Ready","status":"Unknown"}])"));
+  CHECK_FALSE(ready(R"(,"phase":"Succeeded",)" + yes));
+  CHECK_FALSE(ready("," + yes));
+  CHECK_FALSE(ready(""));
+}
+
 TEST_CASE("what is wrong with an object is told with its kind and name") {
   Diagnostics found;
   CHECK_FALSE(model_server_of(R"({"metadata":{"name":"s","namespace":"ns"},"spec":{"inferenceEngine":"vLLM",)"
