@@ -17,7 +17,8 @@ struct Known {
   std::string uid;
   std::string resource_version;  ///< of the API server's last answer
   std::string judged_version;    ///< of the object that was judged then
-  std::uint32_t generation = 0;
+  std::uint32_t generation = 0;  ///< of resource_version
+  std::uint32_t observed = 0;    ///< of what is judged, as far as we know
   std::vector<StoredCondition> conditions;
 };
 
@@ -88,6 +89,15 @@ struct WriterState {
   bool no_events = false;
   std::map<std::string, net::Clock::time_point> events_sent;  ///< by object, type and reason
   std::uint64_t event_number = 0;
+
+  /// The generation that a verdict is about: that of the API server's object once we judge that very version. A newer
+  /// one that we have not read, or could not use, is not claimed.
+  [[nodiscard]] static std::uint32_t observed(Known& have, const Verdict& verdict) {
+    if (have.resource_version == verdict.resource_version) have.observed = have.generation;
+    if (have.observed != 0) return have.observed;
+    const auto* const stored = find(have.conditions, verdict.conditions.front().type);
+    return stored == nullptr ? 0 : stored->generation;
+  }
 
   /// The object is as we left it, or as it was when we looked at it.
   [[nodiscard]] static bool is_current(const Known& have, const Verdict& verdict) {
@@ -217,7 +227,7 @@ net::Task<Step> write(StatePtr state, const Verdict* verdict) {
   if (writable && !state->known.contains(key)) co_return Step::done;  // gone meanwhile, or refused
   Known& have = state->known[key];
   const auto before = have.conditions;
-  const auto after = merge(before, verdict->conditions, have.generation, state->hooks.now());
+  const auto after = merge(before, verdict->conditions, WriterState::observed(have, *verdict), state->hooks.now());
   if (same(before, after)) co_return Step::done;
   if (state->no_status[static_cast<std::size_t>(verdict->kind)]) {
     have.conditions = after;  // our own memory then

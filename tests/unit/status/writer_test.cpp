@@ -230,6 +230,26 @@ TEST_CASE("A changed object is looked at, and its generation is shown; what othe
   CHECK(world.objects.count("GET") == 2);
 }
 
+TEST_CASE("A generation that is not judged yet is not claimed", "[status]") {
+  World world;
+  world.settle();
+  auto& object = world.objects.objects["ns/modelroutes/r"];
+  object.generation = 2;  // a change that the watch has not told, or that cannot be used
+  object.version = 9;
+  world.leads = false;
+  world.writer.wake();
+  world.settle();
+  world.leads = true;  // and now somebody looks at the object
+  world.judge(false, "NoReadyPods");
+  world.settle();
+  CHECK(world.conditions().find("NoReadyPods") != std::string::npos);
+  CHECK(world.conditions().find(R"("observedGeneration":1)") != std::string::npos);
+  world.verdicts[0].resource_version = std::to_string(object.version);  // it is judged
+  world.writer.wake();
+  world.settle();
+  CHECK(world.conditions().find(R"("observedGeneration":2)") != std::string::npos);
+}
+
 TEST_CASE("Who does not lead writes nothing; who begins to lead finds what is there", "[status]") {
   World world;
   world.leads = false;
