@@ -7,14 +7,15 @@ from .router import wait_for
 class Cluster:
     """An API server, engines a-1.. and a router that follows them."""
 
-    def __init__(self, engines=1, user=None, cluster=None, flags=(), start=True, wait_ready=True, fill=True, **server):
+    def __init__(self, engines=1, user=None, cluster=None, flags=(), start=True, wait_ready=True, fill=True, env=None,
+                 **server):
         self.slot = slots.Slot()
         self.engines = [engine.Engine(self.slot.ip(n), answers=[engine.chat(f"from a-{n}")], name=f"a-{n}")
                         for n in range(1, engines + 1)]
         self.kube = fake_kube.FakeKube((self.slot.ip(250), 6443), **server)
         if fill:
             self.fill(engines)
-        self.router = router.Router(kubeconfig="/nonexistent", slot=self.slot, start=False, flags=flags)
+        self.router = router.Router(kubeconfig="/nonexistent", slot=self.slot, start=False, flags=flags, env=env)
         self.user, self.cluster = user or {}, cluster
         self.write_kubeconfig()
         if start:
