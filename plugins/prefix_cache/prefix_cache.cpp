@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "base/characters.hpp"
 #include "prefix/block_hash.hpp"
 #include "prefix/index.hpp"
 #include "prefix_cache/model_names.hpp"
@@ -69,9 +70,9 @@ struct PromptBlocks final : RequestState {
 double whole_prompt_bytes(std::string_view seen, std::int64_t token_estimate, std::size_t limit) {
   const auto bytes = static_cast<double>(seen.size());
   if (seen.size() < limit) return bytes;
-  const auto characters = std::count_if(seen.begin(), seen.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  const auto characters = base::count_characters(seen);
   return std::max(bytes, 4.0 * static_cast<double>(token_estimate) * bytes /
-                             static_cast<double>(std::max<std::ptrdiff_t>(characters, 1)));
+                             static_cast<double>(std::max<std::int64_t>(characters, 1)));
 }
 
 /// What the plugin and the hooks it leaves with the host use together; hooks may outlive the plugin.

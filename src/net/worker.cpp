@@ -45,6 +45,8 @@ void Worker::run_timed() {
   }
 }
 
+Task<> Worker::give_way() { return boost::asio::post(io_.get_executor(), use_task); }
+
 Worker::StepTimes Worker::step_times() const noexcept {
   return {steps_.load(std::memory_order_relaxed), slow_steps_.load(std::memory_order_relaxed),
           std::chrono::nanoseconds(longest_step_ns_.load(std::memory_order_relaxed))};

@@ -32,6 +32,8 @@ class Worker {
   [[nodiscard]] io_context& io() noexcept { return io_; }
   [[nodiscard]] DeadlineSet& deadlines() noexcept { return deadlines_; }
   [[nodiscard]] TaskGroup& tasks() noexcept { return tasks_; }
+  /// Lets what else is due on this worker go first: between pieces of work that together would hold it up for long.
+  [[nodiscard]] Task<> give_way();
   /// For one read between two suspensions; never across a co_await.
   [[nodiscard]] std::span<char> scratch() noexcept { return {scratch_.get(), scratch_bytes}; }
 
@@ -49,6 +51,8 @@ class Worker {
   std::atomic<std::size_t> connections{0};
 
   static constexpr std::size_t scratch_bytes = 64 * 1024;
+  /// Of the work that goes by the byte (copying, parsing), about as much as 100 us allow. More in one go: give_way().
+  static constexpr std::size_t step_bytes = 128 * 1024;
 
  private:
   void run_timed();

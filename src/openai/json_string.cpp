@@ -1,8 +1,9 @@
 #include "openai/json_string.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+
+#include "base/characters.hpp"
 
 namespace warmroute::openai {
 namespace {
@@ -96,30 +97,8 @@ void append_utf8(std::string& out, std::uint32_t c) {
   }
 }
 
-std::int64_t count_characters(std::string_view text) noexcept {
-  // Every byte but continuation bytes (0x80..0xBF) begins a character. The lanes make the compiler use byte-wide
-  // vector additions; they are emptied before they can overflow.
-  constexpr std::size_t lanes = 64;
-  const auto* p = reinterpret_cast<const signed char*>(text.data());
-  std::size_t left = text.size();
-  std::int64_t characters = 0;
-  while (left >= lanes) {
-    std::array<std::uint8_t, lanes> sums{};
-    const std::size_t rounds = std::min<std::size_t>(left / lanes, 255);
-    for (std::size_t round = 0; round < rounds; ++round, p += lanes) {
-      for (std::size_t lane = 0; lane < lanes; ++lane) {
-        sums[lane] = static_cast<std::uint8_t>(sums[lane] + (p[lane] > -65 ? 1U : 0U));
-      }
-    }
-    left -= rounds * lanes;
-    for (const std::uint8_t sum : sums) characters += sum;
-  }
-  for (; left > 0; --left, ++p) characters += *p > -65 ? 1 : 0;
-  return characters;
-}
-
 std::size_t unescape(std::string_view raw, std::size_t limit, std::string& out, std::int64_t& characters) {
-  characters += count_characters(raw);
+  characters += base::count_characters(raw);
   const char* p = raw.data();
   const char* const end = p + raw.size();
   const auto append = [&](const char* from, const char* to) {

@@ -13,9 +13,6 @@ namespace warmroute::openai {
 /// partner becomes U+FFFD, as in Go. \return the offset of a malformed escape in `raw`, or npos.
 [[nodiscard]] std::size_t unescape(std::string_view raw, std::size_t limit, std::string& out, std::int64_t& characters);
 
-/// Unicode characters of valid UTF-8.
-[[nodiscard]] std::int64_t count_characters(std::string_view text) noexcept;
-
 /// Length of the longest valid UTF-8 prefix; text.size() when all is valid.
 [[nodiscard]] std::size_t valid_utf8_length(std::string_view text) noexcept;
 

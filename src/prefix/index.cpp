@@ -153,8 +153,17 @@ std::size_t Index::refresh(Pod& pod, std::span<const std::uint64_t> blocks, Plac
 void Index::append(Pod& pod, std::span<const std::uint64_t> blocks, std::size_t known, Place cursor, ModelNumber model,
                    Evictions& evicted) {
   PodList& list = pod.list;
+  // What will be evicted is looked for some entries ahead of what is, or each would wait for memory.
+  Place scout = list.size() + (blocks.size() - known) > pod.capacity ? list.tail() : PodList::none;
+  const auto scout_on = [&] {
+    if (scout == PodList::none) return;
+    table_.prefetch(list.hash(scout));
+    scout = list.previous(scout);
+  };
+  for (std::size_t ahead = 0; ahead < prefetch_ahead; ++ahead) scout_on();
   for (std::size_t i = known; i < blocks.size(); ++i) {
     if (i + prefetch_ahead < blocks.size()) table_.prefetch(blocks[i + prefetch_ahead]);
+    scout_on();
     if (i >= pod.capacity) {  // only this chain is left: the rest of it does not fit
       add_evicted(evicted, model, blocks.size() - i);
       return;

@@ -68,7 +68,8 @@ net::Task<net::IoResult> read_more(Exchange& exchange,
       const auto missing = exchange.head.framing.length - exchange.body.size();
       if (exchange.body.capacity() == exchange.body.size())
         exchange.body.reserve(exchange.body.size() + std::min<std::uint64_t>(missing, exchange.body.size()));
-      room = {exchange.body.room(), std::min<std::size_t>(exchange.body.capacity() - exchange.body.size(), missing)};
+      room = {exchange.body.room(), std::min<std::size_t>({exchange.body.capacity() - exchange.body.size(), missing,
+                                                           net::Worker::step_bytes})};
       const auto got = session.client().try_read(room);
       if (got.status == net::Io::ok) exchange.body.commit(got.bytes);
       if (got.status != net::Io::would_block && got.status != net::Io::would_block_write) co_return got;
@@ -132,25 +133,43 @@ net::Task<std::optional<Refusal>> receive(
   }
 }
 
-std::optional<Refusal> decode_gzip(Exchange& exchange) {
-  if (exchange.shared.settings.compat) return std::nullopt;  // Go reads the bytes as they are, and fails on them
+// In small pieces: each may become a thousand times as much.
+net::Task<http::InflateResult> gunzip(
+    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  constexpr std::size_t piece_bytes = 2048;
+  auto& decoded = exchange.decoded;
+  http::GzipDecoder decoder(exchange.shared.settings.max_body_bytes);
+  std::size_t since = 0;  // of `decoded`, when others had their turn
+  for (auto rest = exchange.body.view(); !rest.empty(); rest.remove_prefix(std::min(piece_bytes, rest.size()))) {
+    const auto result = decoder.feed(rest.substr(0, piece_bytes), decoded);
+    if (result != http::InflateResult::ok) co_return result;
+    if (decoded.size() - since < net::Worker::step_bytes) continue;
+    since = decoded.size();
+    co_await exchange.session.context().worker.give_way();
+  }
+  decoded.reserve(decoded.size() + openai::body_padding);
+  co_return decoder.finish();
+}
+
+net::Task<std::optional<Refusal>> decode_gzip(
+    Exchange& exchange) {  // NOLINT(cppcoreguidelines-avoid-reference-coroutine-parameters)
+  if (exchange.shared.settings.compat) co_return std::nullopt;  // Go reads the bytes as they are, and fails on them
   const auto coding = exchange.head.first(http::FieldName::content_encoding);
   const auto& fields = exchange.head.fields;
   if (std::count_if(fields.begin(), fields.end(),
                     [](const http::Field& field) { return field.id == http::FieldName::content_encoding; }) > 1)
-    return Refusal{ErrorKind::unsupported_encoding, "more than one Content-Encoding header"};
-  if (coding.empty() || http::equals_ignoring_case(coding, "identity")) return std::nullopt;
+    co_return Refusal{ErrorKind::unsupported_encoding, "more than one Content-Encoding header"};
+  if (coding.empty() || http::equals_ignoring_case(coding, "identity")) co_return std::nullopt;
   if (!http::equals_ignoring_case(coding, "gzip") && !http::equals_ignoring_case(coding, "x-gzip"))
-    return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding \"" + std::string(coding.substr(0, 64)) +
-                                                        "\" is not supported; send gzip or none"};
-  if (exchange.body.empty()) return std::nullopt;
+    co_return Refusal{ErrorKind::unsupported_encoding, "Content-Encoding \"" + std::string(coding.substr(0, 64)) +
+                                                           "\" is not supported; send gzip or none"};
+  if (exchange.body.empty()) co_return std::nullopt;
   exchange.gzip = true;
-  const auto limit = exchange.shared.settings.max_body_bytes;
-  const auto verdict = http::gunzip(exchange.body.view(), limit, openai::body_padding, exchange.decoded);
-  if (verdict == http::InflateResult::too_large) return too_large(exchange);
-  if (verdict != http::InflateResult::ok) return Refusal{ErrorKind::bad_json, "request body is not valid gzip"};
-  if (!exchange.budget.raise_to(exchange.body.capacity() + exchange.decoded.capacity())) return no_room();
-  return std::nullopt;
+  const auto verdict = co_await gunzip(exchange);
+  if (verdict == http::InflateResult::too_large) co_return too_large(exchange);
+  if (verdict != http::InflateResult::ok) co_return Refusal{ErrorKind::bad_json, "request body is not valid gzip"};
+  if (!exchange.budget.raise_to(exchange.body.capacity() + exchange.decoded.capacity())) co_return no_room();
+  co_return std::nullopt;
 }
 
 }  // namespace
@@ -173,7 +192,12 @@ net::Task<std::optional<openai::Refusal>> read_body(
     if (auto refusal = co_await receive(exchange, taken)) co_return refusal;
   }
   exchange.body_unread = false;
-  co_return decode_gzip(exchange);
+  if (!exchange.head.first(http::FieldName::content_encoding).empty()) {
+    if (auto refusal = co_await decode_gzip(exchange)) co_return refusal;
+  }
+  if (exchange.readable_body().size() > net::Worker::step_bytes)
+    co_await exchange.session.context().worker.give_way();  // what read it was a step of its own
+  co_return std::nullopt;
 }
 
 }  // namespace warmroute::proxy

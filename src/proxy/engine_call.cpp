@@ -12,6 +12,16 @@ using net::Io;
 
 constexpr std::size_t engine_head_limit_bytes = 64 * 1024;
 
+// The first pieces that may go out in one step. A body may be one large piece: then `part` is the beginning of it.
+std::span<iovec> one_step(std::span<iovec> pieces, iovec& part) {
+  std::size_t bytes = 0, count = 0;
+  while (count < pieces.size() && bytes + pieces[count].iov_len <= net::Worker::step_bytes)
+    bytes += pieces[count++].iov_len;
+  if (count > 0 || pieces.empty()) return pieces.first(count);
+  part = {pieces.front().iov_base, net::Worker::step_bytes};
+  return {&part, 1};
+}
+
 }  // namespace
 
 EngineCall::EngineCall(Exchange& exchange, const model::ServerEntry& server, const model::PodEntry& pod)
@@ -115,15 +125,18 @@ net::Task<std::optional<Error>> EngineCall::send(
   for (const auto piece : outgoing.body) pieces.push_back({const_cast<char*>(piece.data()), piece.size()});
   std::span<iovec> rest = pieces;
   while (!rest.empty()) {
-    const auto wrote = engine_->try_write(rest);
+    iovec part{};
+    const auto wrote = engine_->try_write(one_step(rest, part));
     rest = net::behind(rest, wrote.bytes);
-    if (wrote.status == Io::ok) continue;
+    if (wrote.status == Io::ok && rest.empty()) break;
     net::error_code ec = wrote.ec;
+    if (wrote.status == Io::ok) co_await exchange_.session.context().worker.give_way();
     if (wrote.status == Io::would_block) ec = co_await wait_for_room();
     if (wrote.status == Io::would_block_read) ec = co_await engine_->wait_readable();
     if (gone()) co_return failure(Errc::cancelled, "nobody waits for the answer any more", true);
     if (late_) co_return failure(Errc::timeout, "time-out while the request was sent", true);
     if (cut_short_) break;
+    if (wrote.status == Io::ok) continue;
     // An engine may answer and close before it has read everything: its answer counts, if there is one.
     if (ec || wrote.status == Io::error || wrote.status == Io::eof) {
       cut_short_ = true;

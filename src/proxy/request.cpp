@@ -91,6 +91,7 @@ net::Task<std::optional<openai::Refusal>> understand_body(
   }
   record.input_tokens = exchange.inspection.prompt_tokens_estimate;
   record.parsed = Steady::now();
+  if (exchange.readable_body().size() > net::Worker::step_bytes) co_await exchange.session.context().worker.give_way();
   co_return std::nullopt;
 }
 

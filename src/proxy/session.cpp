@@ -96,6 +96,8 @@ net::Task<Session::HeadState> Session::read_head() {
       served_ = true;
       head_.append(seen.substr(0, end.size()));
       if (input_.empty()) {
+        // A read that filled the buffer left more behind: room for that, too, spares the copy when the body grows.
+        if (seen.size() == net::Worker::scratch_bytes) input_.reserve(2 * seen.size());
         input_.append(seen.substr(end.size()));
       } else {
         input_.erase_front(end.size());
