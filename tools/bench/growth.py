@@ -23,7 +23,10 @@ def routes(run, stack, engine):
     proxies = {f"{count:,}": stack.start("warmroute", engine, routes=count) for count in counts}
     resident = {label: settled_rss(proxy) for label, proxy in proxies.items()}
     cost_row(run, "growth_routes", "CPU per request by ModelRoutes", proxies, limit=1.2,
-             plans={f"{count:,}": {"models": count} for count in counts}, note="300 conversations, each with its model")
+             plans={label: {"models": counts[0]} for label in proxies}, note="the same ten models are asked for")
+    cost_row(run, "growth_models", "CPU per request by models asked for, of 10,000",
+             dict.fromkeys(("10", "300"), proxies["10,000"]), plans={"10": {"models": 10}, "300": {"models": 10_000}},
+             note="each model has its own metric series and its own blocks")
     stack.end(*proxies.values())
     row = Row("memory_route", "memory per ModelRoute", "bytes", 0, note="10,000 beside 10")
     row.add("warmroute", (resident["10,000"] - resident["10"]) / 9990)
