@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/faults.md has every case once; every test that it or docs/threat-model.md names exists."""
+"""docs/faults.md has every case once and docs/kubernetes-checklist.md every row; every test that they or
+docs/threat-model.md name exists."""
 
 import pathlib
 import re
@@ -11,6 +12,7 @@ CASES = [1, *range(3, 8), *range(9, 16), 17, 18, *range(21, 27), *range(29, 34),
          *range(50, 54), 55, 57, 59, 60, 61, 63, 64, 65, 67, 68, 70, *range(72, 78), *range(80, 83), *range(84, 91),
          92, 93, 94, 97, 98, 99, 101, 102, 103, 105, 106, 108, 109, 111, 113, 114, 115, 116, 117, 119,
          *range(120, 124), 125]
+ROWS = range(1, 55)  # of the drop-in checklist
 EXCUSES = ("Cannot arise:", "Not built:")
 
 
@@ -25,26 +27,33 @@ def exists(reference):
     return f'TEST_CASE("{name}"' in text
 
 
-def main():
+def check_table(file, word, numbers):
+    """What is wrong with a table whose rows are `| number | what | tests or an excuse |`."""
     problems, seen = [], []
-    for line in (ROOT / "docs/faults.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
         row = re.match(r"\| (\d+) \| (.+?) \| (.+) \|$", line)
         if not row:
             continue
         number, tests = int(row.group(1)), re.findall(r"`([^`]+::[^`]+)`", row.group(3))
         seen.append(number)
         if not tests and not row.group(3).startswith(EXCUSES):
-            problems.append(f"case {number}: neither a test nor a reason")
-        problems += [f"case {number}: no test {name}" for name in tests if not exists(name)]
+            problems.append(f"{word} {number}: neither a test nor a reason")
+        problems += [f"{word} {number}: no test {name}" for name in tests if not exists(name)]
         for fuzzer in re.findall(r"fuzzers? ((?:`\w+`(?: and )?)+)", row.group(3)):
-            problems += [f"case {number}: no fuzzer {name}" for name in re.findall(r"`(\w+)`", fuzzer)
+            problems += [f"{word} {number}: no fuzzer {name}" for name in re.findall(r"`(\w+)`", fuzzer)
                          if not (ROOT / f"tests/fuzz/{name}_fuzz.cpp").is_file()]
+    problems += [f"{word} {number} is missing" for number in numbers if number not in seen]
+    problems += [f"{word} {number} is unknown" for number in seen if number not in numbers]
+    problems += [f"{word} {number} stands there twice" for number in set(seen) if seen.count(number) > 1]
+    return problems
+
+
+def main():
+    problems = check_table("docs/faults.md", "case", CASES)
+    problems += check_table("docs/kubernetes-checklist.md", "row", ROWS)
     model = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
     problems += [f"threat model: no test {name}" for name in re.findall(r"`([^`\n]+::[^`]+)`", model) if not exists(name)]
-    problems += [f"case {number} is missing" for number in CASES if number not in seen]
-    problems += [f"case {number} is unknown" for number in seen if number not in CASES]
-    problems += [f"case {number} stands there twice" for number in set(seen) if seen.count(number) > 1]
-    print("\n".join(problems) if problems else f"{len(seen)} cases, each with its tests")
+    print("\n".join(problems) if problems else f"{len(CASES)} cases and {len(ROWS)} rows, each with its tests")
     return 1 if problems else 0
 
 

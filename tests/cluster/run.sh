@@ -3,5 +3,20 @@
 # kernel takes every process, bridge, address, rule and mount of theirs away. Arguments are pytest's.
 set -u
 cd "$(dirname "$0")/.."
-exec unshare --net --mount --pid --fork --kill-child --mount-proc \
-  env WR_CLUSTER_NAMESPACES=own /usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$@"
+if ! why=$(unshare --net --mount --pid --fork --mount-proc true 2>&1); then
+  echo "run.sh: the cluster tests make network, mount and process namespaces, as root with CAP_SYS_ADMIN and" \
+    "CAP_NET_ADMIN: $why" >&2
+  exit 1
+fi
+# Ctrl-C is pytest's own (conftest.py), which ends in good order; any other end is the kernel's.
+WR_CLUSTER_NAMESPACES=own unshare --net --mount --pid --fork --kill-child --mount-proc \
+  /usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$@" &
+tests=$!
+trap 'kill -KILL $tests' TERM HUP EXIT
+trap : INT
+while kill -0 $tests 2>/dev/null; do
+  wait $tests
+  code=$?
+done
+trap - EXIT
+exit $code

@@ -39,15 +39,26 @@ class ControlPlane:
                     f"--advertise-client-urls={_ETCD}", "--listen-peer-urls=http://127.0.0.1:2380",
                     "--log-level=error", "--logger=zap", "--auto-compaction-retention=0")
         self.start_api()
-        self._start("kube-controller-manager", self.programs / "kube-controller-manager",
-                    f"--kubeconfig={self.kubeconfig}", f"--controllers={CONTROLLERS}", "--leader-elect=false",
-                    f"--root-ca-file={self.pki.ca}", f"--service-account-private-key-file={self.pki.service_account_key}",
-                    "--use-service-account-credentials=false", "--secure-port=0",
-                    "--concurrent-endpoint-syncs=5", "--kube-api-qps=500", "--kube-api-burst=1000")
-        wait_for(lambda: self._has("default"), 60, "the service account default/default", 0.1)
+        self._probes = 0
+        self.wait_controllers()
 
-    def _has(self, account):
-        return self.api.raw("GET", Api.path("ServiceAccount", "default", account))[0] == 200
+    def wait_controllers(self):
+        """They work. After an outage of the API server each of them waits for up to half a minute: they start anew."""
+        if self._controllers_stale:
+            if "kube-controller-manager" in self._processes:
+                self._end(self._processes.pop("kube-controller-manager"))
+            self._start("kube-controller-manager", self.programs / "kube-controller-manager",
+                        f"--kubeconfig={self.kubeconfig}", f"--controllers={CONTROLLERS}", "--leader-elect=false",
+                        f"--root-ca-file={self.pki.ca}",
+                        f"--service-account-private-key-file={self.pki.service_account_key}",
+                        "--use-service-account-credentials=false", "--secure-port=0", "--concurrent-endpoint-syncs=5",
+                        "--kube-api-qps=500", "--kube-api-burst=1000")
+            self._controllers_stale = False
+        self._probes += 1
+        name = f"probe-{self._probes}"
+        self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        account = Api.path("ServiceAccount", name, "default")
+        wait_for(lambda: self.api.raw("GET", account)[0] == 200, 60, "the controllers", 0.1)
 
     def _start(self, name, *command):
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -55,6 +66,7 @@ class ControlPlane:
             self._processes[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, env=environment)
 
     def start_api(self):
+        self._controllers_stale = True
         pki = self.pki
         self._start("kube-apiserver", self.programs / "kube-apiserver", f"--etcd-servers={_ETCD}",
                     f"--secure-port={API_PORT}", f"--advertise-address={NODE_IP}",
@@ -88,6 +100,7 @@ class ControlPlane:
 
     def pause_api(self):
         """Connections stay and are accepted, nothing is answered."""
+        self._controllers_stale = True
         self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
 
     def resume_api(self):

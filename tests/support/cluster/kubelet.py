@@ -11,7 +11,7 @@ from .api import Api, ApiError
 from .container import Container, remove_tree
 from .pki import API_SERVICE_IP
 from .probes import Probes
-from .volumes import Volume, environment
+from .volumes import Volume, environment, expand
 
 NODE = "node-1"
 SERVICES = {"KUBERNETES_SERVICE_HOST": API_SERVICE_IP, "KUBERNETES_SERVICE_PORT": "443"}
@@ -162,9 +162,11 @@ class PodWorker(threading.Thread):
             volume.refresh()
         for entry in spec["containers"]:
             programs, command = self.kubelet.images[entry["image"].rsplit(":", 1)[0]]
-            entry.setdefault("command", command)
+            values = environment(self.api, self.pod, entry, SERVICES)
+            entry = {**entry, "command": expand(entry.get("command", command), values),
+                     "args": expand(entry.get("args", []), values)}
             self.containers.append(Container(self.folder, self.network, entry, spec.get("securityContext", {}), programs,
-                                             self._mounts(entry), environment(self.api, self.pod, entry, SERVICES)))
+                                             self._mounts(entry), values))
         for container in self.containers:
             self._start(container)
 

@@ -33,7 +33,7 @@ class Load:
     def wait_streams_open(self, count, timeout=30.0):
         deadline = time.monotonic() + timeout
         while self.streams_open < count:
-            assert time.monotonic() < deadline, f"{self.streams_open} of {count} streams: {self.failures[:3]}"
+            assert time.monotonic() < deadline and not self.failures, f"{self.streams_open} of {count} streams: {self.failures[:3]}"
             time.sleep(0.02)
 
     def finish(self, timeout=120.0):

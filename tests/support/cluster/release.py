@@ -2,6 +2,7 @@
 
 from ..helm import CHART, NAMESPACE, RELEASE
 from ..router import wait_for
+from ..wire import exchange, request_bytes
 from .control_plane import kubectl
 
 IMAGE = ("networking.kthenaRouter.image.repository=warmroute,networking.kthenaRouter.image.tag=test,"
@@ -39,27 +40,47 @@ class Release:
             logs = "\n".join(f"{w.name}: {getattr(w, 'last_error', '')}\n{w.log()[-2000:]}" for w in self.pods())
             raise AssertionError(f"{error}\n{logs}") from None
 
+    def wait_serving(self):
+        """New connections to the Service reach a ready replica, which follows the endpoints a moment later."""
+        address = self.address()
+
+        def ready():
+            try:
+                return exchange(address, request_bytes("GET", "/readyz"), "GET").status == 200
+            except OSError:
+                return False
+        wait_for(ready, 15, "the Service", 0.05)
+
     def restart(self):
         kubectl(self.plane, "rollout", "restart", "deployment/kthena-router", "-n", NAMESPACE)
+
+    def configure(self, text):
+        """Other content of the router's ConfigMap, and a restart, which it needs."""
+        self.plane.api.patch("ConfigMap", "kthena-router-config", {"data": {"routerConfiguration": text}}, NAMESPACE)
+        self.restart()
+        self.wait_available()
+        wait_for(lambda: len(self.pods()) == 1, 60, "the old pod gone")
 
     def address(self, service="kthena-router", port="http"):
         return self.services.address(service, NAMESPACE, port)
 
 
-def engines(api, namespace, name="engine", replicas=3, arguments=(), model="real-a", labels=None):
-    """A Deployment of mock engines that answer to `model`."""
+def engines(api, namespace, name, replicas, arguments=(), model="real-a", port=8000, labels=None):
+    """A Deployment of mock engines that answer to `model`, each with its pod's name in x-mock-engine."""
     labels = {"app": name, **(labels or {})}
     api.apply({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {
             "metadata": {"labels": labels},
             "spec": {"terminationGracePeriodSeconds": 2, "containers": [{
                 "name": "engine", "image": "mock-engine:test",
-                "args": ["--bind=0.0.0.0", "--port=8000", f"--model={model}", *arguments],
-                "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1}}]}}}})
+                "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "args": ["--bind=0.0.0.0", f"--port={port}", f"--model={model}", "--name=$(POD_NAME)", *arguments],
+                "readinessProbe": {"httpGet": {"path": "/health", "port": port}, "periodSeconds": 1}}]}}}})
 
 
 def wait_engines(node, namespace, count, **labels):
+    """The pods of that many ready engines."""
     def ready():
         workers = node.workers(namespace, **labels)
         return workers if len(workers) == count and all(w.ready for w in workers) else None

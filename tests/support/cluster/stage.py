@@ -1,6 +1,8 @@
-"""A namespace with objects of a test, engines on loopback addresses, and routers that follow the API server."""
+"""What a test puts into a namespace."""
 
 import copy
+import os
+import tempfile
 
 import yaml
 
@@ -21,30 +23,18 @@ def documents(what):
 
 
 def ensure_namespace(api, name):
+    """With the service account that pods need, which the controllers make only when they have seen the namespace."""
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    wait_for(lambda: api.raw("GET", Api.path("ServiceAccount", name, "default"))[0] == 200, 20, "its service account", 0.02)
+    api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
 
 
-class Stage:
-    """apply() takes what support/world.py writes; pods become objects on another node with the status they have."""
+class Objects:
+    """Objects of one namespace. apply() takes what support/world.py writes, or dictionaries; pods become objects on
+    another node with the status they have."""
 
-    def __init__(self, plane, namespace):
-        self.plane, self.api, self.namespace = plane, plane.api, namespace
-        self.slot = Slot(one_digit=True)
-        self.engines, self.routers = {}, []
-        ensure_namespace(self.api, namespace)
-
-    def close(self, check=True):
-        try:
-            for router in self.routers:
-                router.stop(check=check)
-        finally:
-            for engine in self.engines.values():
-                engine.stop()
-            self.slot.release()
-            clear(self.api, self.namespace)
-
-    # objects
+    def __init__(self, api, namespace):
+        self.api, self.namespace = api, namespace
+        ensure_namespace(api, namespace)
 
     def apply(self, *what):
         for document in documents(list(what)):
@@ -77,6 +67,26 @@ class Stage:
     def set_ready(self, pod, value):
         self.patch("Pod", pod, {"status": {"conditions": [{"type": "Ready", "status": str(value)}]}}, "status")
 
+
+class Stage(Objects):
+    """Objects of a test, engines on loopback addresses behind them, and routers that follow the API server."""
+
+    def __init__(self, plane, namespace):
+        super().__init__(plane.api, namespace)
+        self.plane = plane
+        self.slot = Slot(one_digit=True)
+        self.engines, self.routers = {}, []
+
+    def close(self, check=True):
+        try:
+            for router in self.routers:
+                router.stop(check=check)
+        finally:
+            for engine in self.engines.values():
+                engine.stop()
+            self.slot.release()
+            clear(self.api, self.namespace)
+
     def engine(self, last, **kw):
         ip = self.slot.ip(last)
         kw.setdefault("answers", [chat()])
@@ -106,6 +116,13 @@ class Stage:
             answer = router.chat(model)
             return answer if answer.status == status else None
         return wait_for(check, timeout, f"status {status} for {model}", 0.02)
+
+
+def settings(plane, url, user=""):
+    """A kubeconfig for the API server at another address, or for another user."""
+    file, path = tempfile.mkstemp(prefix="kubeconfig-", dir=plane.folder)
+    os.close(file)
+    return plane.pki.kubeconfig(path, url, user)
 
 
 def clear(api, namespace):

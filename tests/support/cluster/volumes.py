@@ -123,6 +123,11 @@ def field(pod, path):
     return known[path] if path in known else pod["metadata"][path.removeprefix("metadata.")]
 
 
+def expand(words, values):
+    """The words with each $(NAME) of a known variable replaced."""
+    return [re.sub(r"\$\((\w+)\)", lambda m: values.get(m.group(1), m.group(0)), word) for word in words]
+
+
 def environment(api, pod, container, services):
     """{name: value} as the kubelet makes it, with $(NAME) replaced."""
     values = {"PATH": "/image:/usr/sbin:/usr/bin", "HOSTNAME": pod["metadata"]["name"], **services}
@@ -141,6 +146,6 @@ def environment(api, pod, container, services):
                 raise ValueError(f"{kind} {reference['name']} has no key {reference['key']}")
             value = content[reference["key"]].decode()
         else:
-            value = re.sub(r"\$\((\w+)\)", lambda m: values.get(m.group(1), m.group(0)), variable.get("value", ""))
+            (value,) = expand([variable.get("value", "")], values)
         values[variable["name"]] = value
     return values
