@@ -21,6 +21,8 @@ class JsonReader {
   /// Present and not null.
   explicit operator bool() const noexcept { return value_.has_value(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// The value as compact JSON, null when absent.
+  [[nodiscard]] std::string raw() const { return value_ ? std::string(simdjson::minify(*value_)) : "null"; }
   /// The same value with paths that begin here.
   [[nodiscard]] JsonReader as_root() const { return {value_, {}, problem_}; }
 

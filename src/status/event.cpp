@@ -37,7 +37,6 @@ std::string event_json(const Verdict& about, const Event& event, Moment now, std
   json.key("apiVersion").text("networking.serving.volcano.sh/v1alpha1").key("kind").text(name(about.kind));
   json.key("namespace").text(about.ns).key("name").text(about.name);
   if (!about.uid.empty()) json.key("uid").text(about.uid);
-  if (!about.resource_version.empty()) json.key("resourceVersion").text(about.resource_version);
   return json.end_object().end_object().take();
 }
 

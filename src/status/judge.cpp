@@ -3,8 +3,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
+#include "config/resource_objects.hpp"
 #include "model/label_index.hpp"
 
 namespace warmroute::status {
@@ -17,8 +19,8 @@ Condition bad(std::string type, std::string reason, std::string message) {
   return {std::move(type), false, std::move(reason), std::move(message)};
 }
 
-Verdict begin(Kind kind, const model::ObjectMeta& meta) {
-  return {kind, meta.ns, meta.name, meta.uid, meta.resource_version, {}};
+Verdict begin(Kind kind, const model::ObjectMeta& meta, const std::string& spec) {
+  return {kind, meta.ns, meta.name, meta.uid, std::hash<std::string>()(spec), {}};
 }
 
 std::string selector_text(const model::Labels& labels) {
@@ -112,6 +114,16 @@ std::vector<Condition> judge_route(const model::ModelRoute& route, const model::
 const char* name(Kind kind) noexcept { return kind == Kind::model_route ? "ModelRoute" : "ModelServer"; }
 const char* plural(Kind kind) noexcept { return kind == Kind::model_route ? "modelroutes" : "modelservers"; }
 
+std::size_t fingerprint(Kind kind, const std::string& json) {
+  config::Diagnostics problems;  // those of the source tell the operator
+  if (kind == Kind::model_route) {
+    const auto object = config::model_route_of(json, problems);
+    return object ? std::hash<std::string>()(object->spec_json) : 0;
+  }
+  const auto object = config::model_server_of(json, problems);
+  return object ? std::hash<std::string>()(object->spec_json) : 0;
+}
+
 std::vector<Verdict> judge(const model::ResourceSet& resources, const model::Snapshot& snapshot) {
   model::LabelIndex pods;  // asked only about servers without a ready pod
   if (std::any_of(snapshot.servers.begin(), snapshot.servers.end(),
@@ -119,12 +131,12 @@ std::vector<Verdict> judge(const model::ResourceSet& resources, const model::Sna
     for (std::uint32_t i = 0; i < resources.pods.size(); ++i) pods.add(resources.pods[i], i);
   std::vector<Verdict> out;
   for (const auto& [key, server] : snapshot.servers) {
-    Verdict verdict = begin(Kind::model_server, server->spec.meta);
+    Verdict verdict = begin(Kind::model_server, server->spec.meta, server->spec.spec_json);
     verdict.conditions.push_back(judge_server(*server, pods));
     out.push_back(std::move(verdict));
   }
   for (const auto& route : snapshot.routes) {
-    Verdict verdict = begin(Kind::model_route, route->meta);
+    Verdict verdict = begin(Kind::model_route, route->meta, route->spec_json);
     verdict.conditions = judge_route(*route, snapshot);
     out.push_back(std::move(verdict));
   }

@@ -25,9 +25,13 @@ inline constexpr std::size_t kinds = 2;
 
 struct Verdict {
   Kind kind = Kind::model_route;
-  std::string ns, name, uid, resource_version;
+  std::string ns, name, uid;
+  std::size_t spec = 0;  ///< fingerprint of what was judged
   std::vector<Condition> conditions;
 };
+
+/// Of an object of the API server, as its spec is understood here; 0: it is not.
+[[nodiscard]] std::size_t fingerprint(Kind kind, const std::string& json);
 
 /// \param resources everything known, pods that are not ready included. \param snapshot made of it.
 [[nodiscard]] std::vector<Verdict> judge(const model::ResourceSet& resources, const model::Snapshot& snapshot);

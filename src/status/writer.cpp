@@ -15,15 +15,16 @@ namespace {
 /// What the API server has of an object, as far as we know.
 struct Known {
   std::string uid;
-  std::string resource_version;  ///< of the API server's last answer
-  std::string judged_version;    ///< of the object that was judged then
-  std::uint32_t generation = 0;  ///< of resource_version
+  std::size_t spec = 0;          ///< fingerprint of the API server's last answer
+  std::size_t judged = 0;        ///< fingerprint of what was judged then
+  std::uint32_t generation = 0;  ///< of the API server's last answer
   std::uint32_t observed = 0;    ///< of what is judged, as far as we know
   std::vector<StoredCondition> conditions;
 };
 
 struct Answer {
-  std::string uid, resource_version;
+  std::string uid;
+  std::size_t spec = 0;
   std::uint32_t generation = 0;
   std::vector<StoredCondition> conditions;
 };
@@ -33,33 +34,33 @@ struct Listed {
   std::string next;                                     ///< of the next page; empty: this is the last
 };
 
-Answer read_object(const config::JsonReader& reader) {
+Answer read_object(const config::JsonReader& reader, Kind kind) {
   const auto meta = reader.get("metadata");
   Answer answer;
   answer.uid = meta.get("uid").text();
-  answer.resource_version = meta.get("resourceVersion").text();
+  answer.spec = fingerprint(kind, reader.raw());
   answer.generation = meta.get("generation").number().value_or(0);
   answer.conditions = read_conditions(reader);
   return answer;
 }
 
-Listed read_list(const config::JsonReader& reader) {
+Listed read_list(const config::JsonReader& reader, Kind kind) {
   Listed out;
   out.next = reader.get("metadata").get("continue").text();
   for (const auto& item : reader.get("items").items()) {
     const auto meta = item.get("metadata");
-    out.objects.emplace_back(meta.get("namespace").text() + "/" + meta.get("name").text(), read_object(item));
+    out.objects.emplace_back(meta.get("namespace").text() + "/" + meta.get("name").text(), read_object(item, kind));
   }
   return out;
 }
 
 template <class T>
-std::optional<T> parse(const std::string& json, T (*read)(const config::JsonReader&)) {
+std::optional<T> parse(const std::string& json, Kind kind, T (*read)(const config::JsonReader&, Kind)) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (parser.parse(json).get(root) != simdjson::SUCCESS) return std::nullopt;
   std::string problem;
-  T out = read(config::JsonReader(root, problem));
+  T out = read(config::JsonReader(root, problem), kind);
   return problem.empty() ? std::optional(std::move(out)) : std::nullopt;
 }
 
@@ -90,10 +91,10 @@ struct WriterState {
   std::map<std::string, net::Clock::time_point> events_sent;  ///< by object, type and reason
   std::uint64_t event_number = 0;
 
-  /// The generation that a verdict is about: that of the API server's object once we judge that very version. A newer
+  /// The generation that a verdict is about: that of the API server's object once that very spec is judged. A newer
   /// one that we have not read, or could not use, is not claimed.
   [[nodiscard]] static std::uint32_t observed(Known& have, const Verdict& verdict) {
-    if (have.resource_version == verdict.resource_version) have.observed = have.generation;
+    if (have.spec == verdict.spec) have.observed = have.generation;
     if (have.observed != 0) return have.observed;
     const auto* const stored = find(have.conditions, verdict.conditions.front().type);
     return stored == nullptr ? 0 : stored->generation;
@@ -101,20 +102,19 @@ struct WriterState {
 
   /// The object is as we left it, or as it was when we looked at it.
   [[nodiscard]] static bool is_current(const Known& have, const Verdict& verdict) {
-    return have.uid == verdict.uid &&
-           (have.resource_version == verdict.resource_version || have.judged_version == verdict.resource_version);
+    return have.uid == verdict.uid && (have.spec == verdict.spec || have.judged == verdict.spec);
   }
 
   void take(const Verdict& verdict, Answer answer) {
     const std::string key = key_of(verdict);
     take(key, std::move(answer));
-    known[key].judged_version = verdict.resource_version;
+    known[key].judged = verdict.spec;
   }
 
   void take(const std::string& key, Answer answer) {
     Known& have = known[key];
     have.uid = std::move(answer.uid);
-    have.resource_version = std::move(answer.resource_version);
+    have.spec = answer.spec;
     have.generation = answer.generation;
     have.conditions = std::move(answer.conditions);
   }
@@ -215,7 +215,7 @@ net::Task<Step> look(StatePtr state, const Verdict* verdict) {
   if (state->stopped) co_return Step::failed;
   Step step = Step::done;
   if (accept(*state, *verdict, answer, step))
-    if (auto object = parse(answer->body, read_object)) state->take(*verdict, std::move(*object));
+    if (auto object = parse(answer->body, verdict->kind, read_object)) state->take(*verdict, std::move(*object));
   co_await pause(state, state->options.pace);
   co_return step;
 }
@@ -240,7 +240,7 @@ net::Task<Step> write(StatePtr state, const Verdict* verdict) {
   if (state->stopped) co_return Step::failed;
   Step step = Step::done;
   if (accept(*state, *verdict, answer, step)) {
-    auto object = parse(answer->body, read_object);
+    auto object = parse(answer->body, verdict->kind, read_object);
     if (object && find(object->conditions, verdict->conditions.front().type) == nullptr) {
       state->stop_status(verdict->kind,
                          "the CustomResourceDefinition drops status.conditions (apply this chart's crds)");
@@ -262,7 +262,7 @@ net::Task<> look_at_all(StatePtr state, Kind kind) {
     if (!next.empty()) path += "&continue=" + kube::query_escaped(next);
     const auto answer = co_await state->api(kube::Request("GET", std::move(path)));
     if (state->stopped || !answer || !answer->ok()) co_return;
-    auto listed = parse(answer->body, read_list);
+    auto listed = parse(answer->body, kind, read_list);
     if (!listed) co_return;
     for (auto& [name, object] : listed->objects) state->take(std::string(plural(kind)) + "/" + name, std::move(object));
     if (listed->next == next) co_return;  // a server that turns in circles

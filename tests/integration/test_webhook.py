@@ -150,6 +150,14 @@ def test_status_and_events_follow_what_is_there(world):
 
     made.kube.put("pods", pod("a-1", made.slot.ip(1), "a"))
     wait_for(lambda: made.kube.conditions("modelroutes", "mr-a")["Ready"]["status"] == "True", 15, "the route is ready")
+    since = made.kube.conditions("modelroutes", "mr-a")["Ready"]["lastTransitionTime"]
+
+    def rename(item):  # a change that no condition shows
+        item["spec"]["rules"][0]["name"] = "other"
+        item["metadata"]["generation"] = 2
+    made.kube.edit("modelroutes", "mr-a", rename)
+    wait_for(lambda: made.kube.conditions("modelroutes", "mr-a")["Ready"]["observedGeneration"] == 2, 15, "seen")
+    assert made.kube.conditions("modelroutes", "mr-a")["Ready"]["lastTransitionTime"] == since
     made.kube.delete("modelservers", "ms-a")
     wait_for(lambda: made.kube.conditions("modelroutes", "mr-a")["ResolvedRefs"]["status"] == "False", 15, "missing")
     condition = made.kube.conditions("modelroutes", "mr-a")["Ready"]

@@ -97,5 +97,10 @@ TEST_CASE("A verdict names the object that it is about", "[status]") {
   CHECK(verdicts[0].kind == Kind::model_server);
   CHECK(verdicts[0].ns == "default");
   CHECK(verdicts[0].uid == "u-a");
-  CHECK(verdicts[0].resource_version == "7");
+  CHECK(verdicts[0].spec != 0);
+  const std::string same = R"({"metadata":{"namespace":"x","name":"a"},"spec":{"workloadPort":{"port":8000},)"
+                           R"("workloadSelector":{"matchLabels":{"tier":"gpu","app":"a"}},"inferenceEngine":)";
+  CHECK(fingerprint(Kind::model_server, same + R"("vLLM"}})") == verdicts[0].spec);
+  CHECK(fingerprint(Kind::model_server, same + R"("SGLang"}})") != verdicts[0].spec);
+  CHECK(fingerprint(Kind::model_server, same + R"("other"}})") == 0);
 }

@@ -23,7 +23,8 @@ class FakeObjects {
     return [this](kube::Request request) { return serve(this, std::move(request)); };
   }
   struct Object {
-    int generation = 1, version = 1;
+    int generation = 1;
+    std::string model = "m";
     std::string conditions = "[]";  ///< JSON
   };
   net::io_context& io;
@@ -58,6 +59,11 @@ class FakeObjects {
     const std::string_view text = root[name];
     return std::string(text);
   }
+  static std::string text(const std::string& name, const Object& object) {
+    return fmt::format(R"({{"metadata":{{"namespace":"ns","name":"{}","uid":"u","generation":{}}},)"
+                       R"("spec":{{"modelName":"{}","rules":[]}},"status":{{"conditions":{}}}}})",
+                       name, object.generation, object.model, object.conditions);
+  }
   /// One object a page. The token is the name of the next one.
   kube::Response list(const std::string& plural, const std::string& from) {
     std::string items, next;
@@ -67,9 +73,7 @@ class FakeObjects {
         next = path.substr(path.rfind('/') + 1);
         break;
       }
-      items = fmt::format(R"({{"metadata":{{"namespace":"ns","name":"{}","uid":"u","resourceVersion":"{}",)"
-                          R"("generation":{}}},"status":{{"conditions":{}}}}})",
-                          path.substr(path.rfind('/') + 1), object.version, object.generation, object.conditions);
+      items = text(path.substr(path.rfind('/') + 1), object);
     }
     return answer(200, R"({"metadata":{"continue":")" + next + R"("},"items":[)" + items + "]}");
   }
@@ -99,17 +103,20 @@ class FakeObjects {
       REQUIRE(status);
       REQUIRE(request.content_type == "application/merge-patch+json");
       if (refuse_status != 0) return answer(refuse_status);
-      ++it->second.version;
       const std::string mark = R"({"status":{"conditions":)";
       REQUIRE(request.body.rfind(mark, 0) == 0);
       if (!drops_conditions)
         it->second.conditions = request.body.substr(mark.size(), request.body.size() - mark.size() - 2);
     }
-    return answer(200, fmt::format(R"({{"metadata":{{"uid":"u","resourceVersion":"{}","generation":{}}},)"
-                                   R"("status":{{"conditions":{}}}}})",
-                                   it->second.version, it->second.generation, it->second.conditions));
+    return answer(200, text(path.substr(path.rfind('/') + 1), it->second));
   }
 };
+
+/// Fingerprint of the spec with that model.
+std::size_t spec(const std::string& model) {
+  return fingerprint(Kind::model_route,
+                     R"({"metadata":{"name":"x"},"spec":{"modelName":")" + model + R"(","rules":[]}})");
+}
 
 struct World {
   World() : objects(io), writer(io, objects.api(), options(), hooks()) {
@@ -130,7 +137,7 @@ struct World {
             [this] { return Moment(std::chrono::seconds(clock)); }};
   }
   static Verdict verdict(const std::string& name = "r") {
-    return {Kind::model_route, "ns", name, "u", "1", {{"Ready", true, "Ready", "requests are routed"}}};
+    return {Kind::model_route, "ns", name, "u", spec("m"), {{"Ready", true, "Ready", "requests are routed"}}};
   }
   void judge(bool good, const std::string& reason, const std::string& message = "why") {
     verdicts[0].conditions[0] = {"Ready", good, reason, message};
@@ -171,10 +178,6 @@ TEST_CASE("A condition is written once, and again only when it differs", "[statu
   world.settle();
   CHECK(world.objects.asked.size() == 2);
 
-  world.verdicts[0].resource_version = "2";  // our own write comes back by the watch
-  world.writer.wake();
-  world.settle();
-  CHECK(world.objects.asked.size() == 2);
   CHECK(world.objects.events.empty());
 }
 
@@ -218,11 +221,11 @@ TEST_CASE("A changed object is looked at, and its generation is shown; what othe
   world.settle();
   auto& object = world.objects.objects["ns/modelroutes/r"];
   object.generation = 5;
-  object.version = 9;
+  object.model = "n";
   object.conditions.insert(
       object.conditions.size() - 1,
       R"(,{"type":"Theirs","status":"Unknown","lastTransitionTime":"t","reason":"R","message":"m"})");
-  world.verdicts[0].resource_version = "9";
+  world.verdicts[0].spec = spec("n");
   world.writer.wake();
   world.settle();
   CHECK(world.conditions().find(R"("observedGeneration":5)") != std::string::npos);
@@ -235,7 +238,7 @@ TEST_CASE("A generation that is not judged yet is not claimed", "[status]") {
   world.settle();
   auto& object = world.objects.objects["ns/modelroutes/r"];
   object.generation = 2;  // a change that the watch has not told, or that cannot be used
-  object.version = 9;
+  object.model = "n";
   world.leads = false;
   world.writer.wake();
   world.settle();
@@ -244,7 +247,7 @@ TEST_CASE("A generation that is not judged yet is not claimed", "[status]") {
   world.settle();
   CHECK(world.conditions().find("NoReadyPods") != std::string::npos);
   CHECK(world.conditions().find(R"("observedGeneration":1)") != std::string::npos);
-  world.verdicts[0].resource_version = std::to_string(object.version);  // it is judged
+  world.verdicts[0].spec = spec("n");  // it is judged
   world.writer.wake();
   world.settle();
   CHECK(world.conditions().find(R"("observedGeneration":2)") != std::string::npos);
