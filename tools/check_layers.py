@@ -62,7 +62,8 @@ def check_plugin(folder, header, root):
     own = folder.split("/")[1]
     if header.startswith("warmroute/") or header.startswith(own + "/") or "/" not in header:
         return None
-    if own == "prefix_cache" and header.startswith("prefix/"):
+    # base/characters.hpp: it estimates the length of a whole prompt as the prompt's reader counts it.
+    if own == "prefix_cache" and (header.startswith("prefix/") or header == "base/characters.hpp"):
         return None
     if not own and (root / "plugins" / header).exists():  # the list of registrations names every plugin
         return None
