@@ -8,15 +8,14 @@ if ! why=$(unshare --net --mount --pid --fork --mount-proc true 2>&1); then
     "CAP_NET_ADMIN: $why" >&2
   exit 1
 fi
-# Ctrl-C is pytest's own (conftest.py), which ends in good order; any other end is the kernel's.
-WR_CLUSTER_NAMESPACES=own unshare --net --mount --pid --fork --kill-child --mount-proc \
+# This shell's death is that of unshare, and its death that of all in it. Ctrl-C is for pytest (conftest.py), which ends
+# in good order.
+WR_CLUSTER_NAMESPACES=own setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc \
   /usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$@" &
 tests=$!
-trap 'kill -KILL $tests' TERM HUP EXIT
 trap : INT
 while kill -0 $tests 2>/dev/null; do
   wait $tests
   code=$?
 done
-trap - EXIT
 exit $code

@@ -113,7 +113,6 @@ def test_closed_while_objects_are_deleted(stage, gate):
     steady.finish()
     assert not stage.engines[3].requests
     gate.open()
-    count = [len(stage.engines[last].requests) for last in (1, 2)]
 
     def only_the_third():
         before = len(stage.engines[3].requests)

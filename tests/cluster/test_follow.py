@@ -117,7 +117,6 @@ def test_namespaces_are_apart(stage, plane):
         router = stage.router()
         stage.until_status(router, 200)
         assert router.chat("m-other").status == 200
-        assert [seen.headers.get("Host") for seen in other.engines[1].requests]
         assert len(other.engines[1].requests) == 1
         clear(plane.api, other.namespace)
         stage.until_status(router, 404, model="m-other")

@@ -1,13 +1,10 @@
 """A container: a process in the pod's network namespace and a mount namespace of its own, with a root of its own."""
 
-import os
 import pathlib
 import shlex
 import signal
 import subprocess
 import time
-
-from .network import run
 
 _CAPABILITIES_DROPPED = "--bounding-set=-all --inh-caps=-all"
 
@@ -96,11 +93,3 @@ class Container:
 
     def log(self):
         return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
-
-    def resident_bytes(self):
-        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
-
-
-def remove_tree(folder):
-    run("rm", "-rf", "--one-file-system", os.fspath(folder), check=False)

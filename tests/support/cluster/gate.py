@@ -16,7 +16,6 @@ class Gate:
         self._closed = False
         self._writers = set()
         self._silenced = []
-        self.connections = 0
         self._server = LoopThread(self._accept, "127.0.0.1")
 
     @property
@@ -52,7 +51,6 @@ class Gate:
         self._server.stop()
 
     async def _accept(self, reader, writer):
-        self.connections += 1
         if self._closed:
             writer.transport.abort()
             return

@@ -8,7 +8,7 @@ import pathlib
 import threading
 
 from .api import Api, ApiError
-from .container import Container, remove_tree
+from .container import Container
 from .pki import API_SERVICE_IP
 from .probes import Probes
 from .volumes import Volume, environment, expand
@@ -108,12 +108,9 @@ class PodWorker(threading.Thread):
     def log(self):
         return self.containers[0].log() if self.containers else ""
 
-    def refresh(self, rotate=False):
-        """Looks at the volumes now; `rotate`: with new tokens."""
+    def refresh(self):
+        """Looks at the sources of the volumes now; tokens are renewed when it is time."""
         for volume in self.volumes:
-            if rotate:
-                for token, _ in volume.tokens:
-                    token.rotate()
             volume.refresh()
 
     # the life of the pod
@@ -251,6 +248,3 @@ class PodWorker(threading.Thread):
                 break
             except OSError:
                 self._wake.wait(0.2)
-
-    def remove(self):
-        remove_tree(self.folder)

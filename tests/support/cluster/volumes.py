@@ -50,9 +50,6 @@ class Token:
             self._renew_at = time.monotonic() + 0.8 * seconds
         return self._text
 
-    def rotate(self):
-        self._renew_at = 0.0
-
 
 class Volume:
     """refresh() reads the sources again and swaps the content when it changed."""
