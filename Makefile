@@ -17,7 +17,7 @@ FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 help:
 	@echo "make run              four mock engines and the router on http://localhost:8080, Ctrl-C stops all"
 	@echo "make run PD=1         the same with prefill/decode pairs; PD=sglang, PD=http ... for another connector"
-	@echo "make test             release build and all tests"
+	@echo "make test             release build and all tests but those of test-cluster"
 	@echo "make test-cluster     chart, image, and a Kubernetes control plane (needs root); compiles again for the image,"
 	@echo "                      and helm and Kubernetes at the first run"
 	@echo "make test-sanitizers  the tests under address+undefined and thread sanitizers, fuzz corpora and short fuzzing"
