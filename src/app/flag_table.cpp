@@ -276,6 +276,7 @@ void add_cluster_flags(Table& table) {
   table.add("webhook-service-name", &Options::webhook_service_name,
             "Name of the webhook's Service, for the certificate that is made");
   table.inert("session-sticky-store", "TEXT", "", "Not used: prefix-cache keeps a conversation on its pod");
+  table.inert("session-sticky-redis-address", "TEXT", "", "Not used, as --session-sticky-store");
   table.add("kube-api-qps", &Options::kube_api_qps, "Requests a second to the API server, watches apart; 0: 5");
   table.add("kube-api-burst", &Options::kube_api_burst, "Burst to the API server; 0: 10");
   table.group("Cluster", Flag::Origin::ours);

@@ -372,6 +372,8 @@ TEST_CASE("help and man page name every flag that has a variable, or its group",
 
 TEST_CASE("the session store of newer charts is accepted, and said to have no effect", "[options]") {
   CHECK(good({"--session-sticky-store=redis"}).warnings == Words{"accepted without effect: --session-sticky-store"});
+  CHECK(good({"--session-sticky-redis-address=r:6379"}).warnings ==
+        Words{"accepted without effect: --session-sticky-redis-address"});
 }
 
 TEST_CASE("help and version", "[options]") {
