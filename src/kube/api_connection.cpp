@@ -50,10 +50,12 @@ void keep_alive(net::Socket& socket) {
   set_int(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(unacknowledged_ms));
 }
 
+/// Of Retry-After. Zero asks for nothing, more than a day for nonsense: neither counts.
 std::optional<std::chrono::seconds> seconds_of(std::string_view text) {
   unsigned value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  if (value == 0 || value >= 86400) return std::nullopt;
   return std::chrono::seconds(value);
 }
 

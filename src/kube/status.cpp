@@ -14,7 +14,8 @@ void read_status(std::string_view body, Response& response) {
   if (root["reason"].get(text) == simdjson::SUCCESS) response.reason = text;
   if (root["message"].get(text) == simdjson::SUCCESS) response.message = text;
   std::int64_t seconds = 0;
-  if (!response.retry_after && root["details"]["retryAfterSeconds"].get(seconds) == simdjson::SUCCESS && seconds > 0)
+  if (!response.retry_after && root["details"]["retryAfterSeconds"].get(seconds) == simdjson::SUCCESS && seconds > 0 &&
+      seconds < 86400)
     response.retry_after = std::chrono::seconds(seconds);
 }
 

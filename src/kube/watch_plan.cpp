@@ -12,6 +12,7 @@ constexpr int doublings = 16;
 constexpr int refusals_before_list = 5;
 /// A refusal that time may not heal (a missing right or resource definition) is asked again at leisure.
 constexpr bool is_lasting(int status) { return status == 403 || status == 404 || status == 405; }
+constexpr std::chrono::seconds longest_wish{60};
 
 }  // namespace
 
@@ -19,9 +20,11 @@ std::chrono::milliseconds WatchPlan::pause(double jitter, RetryAfter retry_after
   const int shift = std::min(failures_, doublings);
   ++failures_;
   const auto due = std::min<std::chrono::milliseconds>(limits_.first * (std::int64_t{1} << shift), limits_.most);
-  // The server's wish counts, within reason; all routers got the same, so it is spread upwards.
+  // The server's wish counts, within reason and never for less than our own pause; all routers got the same, so it is
+  // spread upwards. Compared in seconds: any number of them may have been asked for.
   if (retry_after) {
-    const auto wish = std::min<std::chrono::milliseconds>(*retry_after, std::chrono::minutes(1));
+    const auto wish =
+        std::max<std::chrono::milliseconds>(std::clamp(*retry_after, std::chrono::seconds(0), longest_wish), due);
     return wish + std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(wish.count()) * jitter / 2));
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(due.count()) * (0.5 + jitter / 2)));

@@ -114,6 +114,25 @@ TEST_CASE("kube client: refusals carry reason, message and the wait asked for") 
   CHECK(second->retry_after == std::chrono::seconds(3));
 }
 
+TEST_CASE("kube client: a wait of nothing, or of more than a day, was not asked for") {
+  net::io_context io;
+  std::string header, body;
+  ScriptedEngine server(io, [&](const std::string&, int) { return Reply{http_answer(503, body, header)}; });
+  Client client(io, config_for(server.port()));
+  const auto asked = [&](const std::string& in_header, const std::string& in_body) {
+    header = in_header.empty() ? "" : "Retry-After: " + in_header + "\r\n";
+    body = R"({"details":{"retryAfterSeconds":)" + in_body + "}}";
+    return ask(io, client, Request("GET", "/")).value().retry_after;
+  };
+  CHECK(asked("86399", "7") == std::chrono::seconds(86'399));
+  CHECK(asked("", "86399") == std::chrono::seconds(86'399));
+  CHECK(asked("0", "7") == std::chrono::seconds(7));
+  for (const char* none : {"0", "86400", "-1", "9223372036854775807"}) {
+    CHECK_FALSE(asked(none, none));
+    CHECK_FALSE(asked("", none));
+  }
+}
+
 TEST_CASE("kube client: a connection closed while idle is replaced, once, for what may be sent again") {
   net::io_context io;
   ScriptedEngine server(io, [](const std::string&, int connection) {

@@ -59,7 +59,15 @@ TEST_CASE("watch plan: the server's wish is waited out, within reason") {
   WatchPlan plan;
   check(plan.watch_refused(429, std::chrono::seconds(7), 0), Do::watch, milliseconds(7000), milliseconds(7000));
   check(plan.list_failed(503, std::chrono::seconds(7), all), Do::list, milliseconds(10'000), milliseconds(10'500));
-  check(plan.watch_refused(429, std::chrono::hours(9), 0), Do::watch, milliseconds(60'000), milliseconds(60'000));
+  for (const std::chrono::seconds wish : {std::chrono::seconds(32'400), std::chrono::seconds::max()})
+    check(plan.watch_refused(429, wish, 0), Do::watch, milliseconds(60'000), milliseconds(60'000));
+}
+
+TEST_CASE("watch plan: a wish for no pause, or for less than our own, does not shorten it") {
+  WatchPlan plan({milliseconds(1600), milliseconds(3200)});
+  check(plan.watch_refused(429, std::chrono::seconds(0), 0), Do::watch, milliseconds(1600), milliseconds(1600));
+  check(plan.watch_refused(429, std::chrono::seconds(1), 0), Do::watch, milliseconds(3200), milliseconds(3200));
+  check(plan.list_failed(503, std::chrono::seconds::min(), 0), Do::list, milliseconds(3200), milliseconds(3200));
 }
 
 TEST_CASE("watch plan: refusals that time may not heal are asked again at leisure; a first 401 at once") {
