@@ -14,6 +14,9 @@ namespace {
 
 using net::Clock;
 
+/// A plugin is killed at its time-out; whoever waits for it waits a little longer.
+constexpr std::chrono::seconds overdue{5};
+
 std::int64_t unix_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -33,9 +36,10 @@ struct Authenticator::Impl {
   std::shared_ptr<const net::ClientTls> tls;
   std::optional<ExecCredential> credential;
   bool plugin_runs = false;
-  net::Timer plugin_done;  ///< never expires; cancelled when a run of the plugin has ended
+  net::Timer plugin_done;  ///< cancelled when a run of the plugin has ended; expires when that is overdue
   std::optional<Error> plugin_error;
   bool told = false;
+  bool closed = false;
 
   /// The file's text, or the kept one with a warning; the first failure of all is the caller's.
   Result<void> read(const std::string& file, std::string& into) {
@@ -101,14 +105,17 @@ struct Authenticator::Impl {
   /// One run at a time; whoever comes meanwhile waits for its end.
   static net::Task<Result<void>> run_plugin(std::shared_ptr<Impl> self) {
     if (self->plugin_runs) {
-      while (self->plugin_runs) {
-        self->plugin_done.expires_at(Clock::time_point::max());
-        (void)co_await self->plugin_done.async_wait(net::as_result);
+      // The expiry is the runner's to set: to set it cancels every wait, so that two who wait would wake each other.
+      while (self->plugin_runs && !self->closed) {
+        auto [ec] = co_await self->plugin_done.async_wait(net::as_result);
+        if (!ec) co_return Error{Errc::timeout, Source::internal, Retry::never, "the exec plugin is overdue"};
       }
+      if (self->closed) co_return Error{Errc::cancelled, Source::internal, Retry::never, "cancelled"};
       if (self->plugin_error) co_return *self->plugin_error;
       co_return Result<void>();
     }
     self->plugin_runs = true;
+    self->plugin_done.expires_after(self->timing.exec_timeout + overdue);
     auto result = co_await run_exec_plugin(self->io, self->config, self->material.ca_pem, self->timing.exec_timeout);
     self->plugin_runs = false;
     self->plugin_done.cancel();
@@ -151,6 +158,11 @@ Authenticator::Authenticator(net::io_context& io, Config config, AuthTiming timi
 Authenticator::~Authenticator() = default;
 
 net::Task<Result<Identity>> Authenticator::identity() { return Impl::find(impl_); }
+
+void Authenticator::close() {
+  impl_->closed = true;
+  impl_->plugin_done.cancel();
+}
 
 void Authenticator::refused() {
   impl_->looked_at = Clock::time_point::min();

@@ -30,6 +30,8 @@ class Authenticator {
   net::Task<Result<Identity>> identity();
   /// The API server said 401: the next identity() reads files and runs the plugin again.
   void refused();
+  /// Whoever waits for a running plugin gets Errc::cancelled; the plugin itself ends at its time-out.
+  void close();
 
  private:
   struct Impl;

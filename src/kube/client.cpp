@@ -288,6 +288,7 @@ const Config& Client::config() const noexcept { return impl_->config; }
 
 void Client::close() {
   impl_->closed = true;
+  impl_->authenticator.close();
   impl_->idle.clear();
   for (const auto& entry : std::exchange(impl_->open, {}))
     if (const auto connection = entry.lock()) connection->close();

@@ -1,5 +1,6 @@
 #include "kube/client.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
@@ -233,6 +234,77 @@ TEST_CASE("kube client: an exec plugin runs once until its credential expires or
   CHECK(ask(io, client, Request("GET", "/"))->status == 200);
   CHECK(server.requests().back().find("Bearer t2\r\n") != std::string::npos);
   std::remove(count.c_str());
+}
+
+namespace {
+
+/// Three requests at once, with a plugin that takes its time.
+struct PluginWorld {
+  explicit PluginWorld(const std::string& script, milliseconds limit = std::chrono::seconds(20)) {
+    auto config = config_for(server.port());
+    config.token.clear();
+    config.exec = ExecPlugin{};
+    config.exec->api_version = "client.authentication.k8s.io/v1";
+    config.exec->command = "sh";
+    config.exec->args = {"-c", script};
+    ClientOptions options;
+    options.auth.exec_timeout = limit;
+    client = std::make_unique<Client>(io, config, options);
+    for (auto& answer : answers) {
+      tasks.spawn("request", [](Client& from, std::optional<Result<Response>>& into) -> net::Task<> {
+        into = co_await from.request(Request("GET", "/x"));
+      }(*client, answer));
+    }
+  }
+  bool all_answered(int& turns) {
+    return test::run_until(io, [&] {
+      ++turns;
+      return tasks.running() == 0;
+    });
+  }
+
+  net::io_context io;
+  ScriptedEngine server{io, [](const std::string&, int) { return Reply{http_answer(200, "")}; }};
+  net::TaskGroup tasks{io};
+  std::unique_ptr<Client> client;
+  std::array<std::optional<Result<Response>>, 3> answers;
+};
+
+}  // namespace
+
+TEST_CASE("kube client: all who need a running exec plugin wait for it asleep, and get what it gave") {
+  int turns = 0;
+  PluginWorld world(
+      "sleep 0.3; printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\","
+      "\"status\":{\"token\":\"t%s\"}}' $$");
+  REQUIRE(world.all_answered(turns));
+  CHECK(turns < 200);  // of the loop; those who wake each other take many thousands
+  REQUIRE(world.server.requests().size() == 3);
+  const auto token = [&](std::size_t n) {
+    const auto& head = world.server.requests()[n];
+    return head.substr(head.find("Bearer "), 16);
+  };
+  CHECK(token(0).starts_with("Bearer t"));
+  CHECK(token(1) == token(0));  // one run
+  CHECK(token(2) == token(0));
+}
+
+TEST_CASE("kube client: the wait for an exec plugin ends with its time and with close()") {
+  int turns = 0;
+  PluginWorld hangs("sleep 600", milliseconds(100));
+  REQUIRE(hangs.all_answered(turns));
+  for (const auto& answer : hangs.answers) CHECK(answer.value().error().code == Errc::timeout);
+
+  PluginWorld closed("sleep 600", milliseconds(1000));
+  test::run_until(
+      closed.io, [] { return false; }, milliseconds(100));
+  closed.client->close();
+  REQUIRE(test::run_until(
+      closed.io, [&] { return closed.answers[1] && closed.answers[2]; }, milliseconds(600)));
+  CHECK_FALSE(closed.answers[0]);  // it has the plugin
+  CHECK(closed.answers[1]->error().code == Errc::cancelled);
+  CHECK(closed.answers[2]->error().code == Errc::cancelled);
+  REQUIRE(closed.all_answered(turns));
 }
 
 TEST_CASE("kube client: a watch gives whole lines wherever the stream is cut, and tells how it ended") {
