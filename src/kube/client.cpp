@@ -175,9 +175,9 @@ struct Client::Impl {
     co_return response;
   }
 
-  static net::Task<Result<void>> wait_for_turn(std::shared_ptr<Impl> self) {
+  static net::Task<Result<void>> wait_for_turn(std::shared_ptr<Impl> self, bool urgent) {
     const auto delay = self->limit.take(Clock::now());
-    if (delay > Clock::duration::zero()) {
+    if (!urgent && delay > Clock::duration::zero()) {
       auto turn = std::make_shared<net::Timer>(self->io.get_executor(), delay);
       self->turns.remove_if([](const auto& entry) { return entry.expired(); });
       self->turns.push_back(turn);
@@ -188,7 +188,7 @@ struct Client::Impl {
   }
 
   static net::Task<Result<Response>> request(std::shared_ptr<Impl> self, Request request) {
-    auto turn = co_await wait_for_turn(self);
+    auto turn = co_await wait_for_turn(self, request.urgent);
     if (!turn) co_return turn.error();
     auto identity = co_await self->authenticator.identity();
     if (!identity) co_return identity.error();

@@ -35,6 +35,7 @@ struct Request {
   std::chrono::milliseconds timeout{
       30'000};  ///< of the exchange; of these 10 s to connect. Waiting for a turn (qps) is not counted.
   std::size_t body_limit_bytes = 64U << 20U;  ///< of the answer; Errc::too_large
+  bool urgent = false;  ///< takes its turn at once: for what loses its sense behind hundreds of lists (a Lease)
 };
 
 struct Response {

@@ -9,9 +9,21 @@
 
 namespace warmroute::status {
 
+namespace {
+
+/// A Lease whose renewal waits behind the lists of a start is lost.
+kube::Api urgent(kube::Api api) {
+  return [api = std::move(api)](kube::Request request) {
+    request.urgent = true;
+    return api(std::move(request));
+  };
+}
+
+}  // namespace
+
 struct LeaseState {
   LeaseState(net::io_context& control, kube::Api a, LeaseOptions o, LeaseHooks h)
-      : api(std::move(a)), options(std::move(o)), hooks(std::move(h)), timer(control) {}
+      : api(urgent(std::move(a))), options(std::move(o)), hooks(std::move(h)), timer(control) {}
   kube::Api api;
   const LeaseOptions options;
   const LeaseHooks hooks;

@@ -371,4 +371,25 @@ TEST_CASE("kube client: requests above the burst wait for their turn") {
   CHECK(own.take(start) == milliseconds(10));
 }
 
+TEST_CASE("kube client: an urgent request passes those that wait for their turn") {
+  net::io_context io;
+  ScriptedEngine server(io, [](const std::string&, int) { return Reply{http_answer(200, "")}; });
+  ClientOptions options;
+  options.qps = 0.01;
+  options.burst = 1;
+  Client client(io, config_for(server.port()), options);
+  REQUIRE(ask(io, client, Request("GET", "/first")).has_value());
+  net::TaskGroup tasks(io);
+  tasks.spawn("waits",
+              [](Client& from) -> net::Task<> { (void)co_await from.request(Request("GET", "/waits")); }(client));
+  Request lease("GET", "/lease");
+  lease.urgent = true;
+  REQUIRE(ask(io, client, lease).has_value());
+  REQUIRE(ask(io, client, lease).has_value());
+  CHECK(server.count("/lease") == 2);
+  CHECK(server.count("/waits") == 0);
+  client.close();
+  REQUIRE(test::run_until(io, [&] { return tasks.running() == 0; }));
+}
+
 }  // namespace warmroute::kube

@@ -72,6 +72,22 @@ TEST_CASE("One of two replicas leads; the other follows when it goes", "[lease]"
   CHECK(second.changes == "+");
 }
 
+TEST_CASE("Every request for the Lease is urgent, that which gives it back too", "[lease]") {
+  World world;
+  std::vector<std::string> hurried;
+  const kube::Api api = [&, asks = world.cluster.api()](kube::Request request) {
+    if (request.urgent) hurried.push_back(request.method + " " + request.path);
+    return asks(std::move(request));
+  };
+  Lease lease(world.io, api, Replica::options("a"), {[] { return Moment(std::chrono::microseconds(1)); }, nullptr});
+  world.tasks.spawn("lease", lease.run());
+  REQUIRE(world.wait([&] { return world.cluster.count("PATCH") >= 1; }));
+  world.tasks.spawn("release", lease.release());
+  REQUIRE(world.wait([&] { return world.tasks.running() == 0; }));
+  CHECK(world.cluster.asked.size() >= 4);  // GET, POST, PATCH; PATCH
+  CHECK(hurried == world.cluster.asked);
+}
+
 TEST_CASE("A leader that cannot reach the API server stops believing before others may take over", "[lease]") {
   World world;
   Replica replica(world.io, world.cluster, "a");
