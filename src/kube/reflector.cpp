@@ -231,9 +231,8 @@ net::Task<WatchPlan::Step> Reflector::Impl::follow(std::shared_ptr<Impl> self) {
 }
 
 WatchPlan::Step Reflector::Impl::stream_ended(const Error& error, Clock::time_point opened) {
-  // A silent stream may have been dead since its last word; one that was closed was current until now.
   const auto now = Clock::now();
-  current_at = error.code == Errc::timeout ? heard_at : now;
+  current_at = ended_by_peer(error.code) ? now : heard_at;
   stream.reset();
   const bool orderly = error.code == Errc::closed;
   const auto step = plan.watch_ended(orderly && now - opened >= healthy_life, jitter());

@@ -13,6 +13,10 @@ struct BackoffLimits {
   std::chrono::milliseconds first{200}, most{5'000};
 };
 
+/// A stream that the peer itself ended was current until then; one that was lost otherwise (the network died, nobody
+/// answers) may have been dead since its last word.
+[[nodiscard]] constexpr bool ended_by_peer(Errc end) noexcept { return end == Errc::closed || end == Errc::reset; }
+
 class WatchPlan {
  public:
   enum class Do : std::uint8_t { list, watch };

@@ -36,6 +36,13 @@ TEST_CASE("watch plan: a stream that lived goes on at once") {
   check(plan.watch_ended(true, all), Do::watch, milliseconds(0), milliseconds(0));
 }
 
+TEST_CASE("watch plan: only who was heard to end a stream was there until then") {
+  CHECK(ended_by_peer(Errc::closed));
+  CHECK(ended_by_peer(Errc::reset));
+  for (const auto end : {Errc::io, Errc::timeout, Errc::cancelled, Errc::tls, Errc::bad_framing, Errc::too_large})
+    CHECK_FALSE(ended_by_peer(end));
+}
+
 TEST_CASE("watch plan: 410 lists at once, but not in a circle") {
   WatchPlan plan({milliseconds(100), milliseconds(1000)});
   check(plan.watch_refused(410, none, 0), Do::list, milliseconds(0), milliseconds(0));
