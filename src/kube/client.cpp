@@ -119,6 +119,8 @@ struct Client::Impl {
     target.tls_name = self->config.tls_server_name.empty() ? self->config.host : self->config.tls_server_name;
     target.tls = identity.tls;
     auto opened = co_await connection->open(std::move(target));
+    // No time-out of an answer: nobody was there to give one.
+    if (!opened && opened.error().code == Errc::timeout) co_return failed(Errc::io, "connect: no answer in time");
     if (!opened) co_return opened.error();
     connection->set_deadline(deadline);
     co_return connection;

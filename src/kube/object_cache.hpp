@@ -37,7 +37,8 @@ class ObjectSink {
   virtual Applied event(EventType type, std::string_view object) = 0;
   /// The version up to which everything is known; where a watch goes on.
   [[nodiscard]] virtual const std::string& resource_version() const = 0;
-  virtual void bookmark(std::string_view resource_version) = 0;
+  /// False: it is older than what is known, and nothing was changed.
+  virtual bool bookmark(std::string_view resource_version) = 0;
   [[nodiscard]] virtual std::size_t size() const = 0;
 };
 
@@ -124,8 +125,10 @@ class ObjectCache final : public ObjectSink {
   }
 
   [[nodiscard]] const std::string& resource_version() const override { return resource_version_; }
-  void bookmark(std::string_view resource_version) override {
-    if (version_number(resource_version) >= high_) set_version(resource_version);
+  bool bookmark(std::string_view resource_version) override {
+    if (version_number(resource_version) < high_) return false;
+    set_version(resource_version);
+    return true;
   }
   [[nodiscard]] std::size_t size() const override { return entries_.size(); }
 

@@ -16,6 +16,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds healthy_life{5};
 /// Lists older than what is known, in a row: after so many the cluster was restored from a backup.
 constexpr int stale_list_limit = 5;
+/// The same beside a watch, which then knows no better.
+constexpr int stale_beside_limit = 2;
 
 /// Another outage, or another reason, is told sooner than the same again.
 constexpr std::chrono::seconds news_interval{5};
@@ -50,6 +52,7 @@ struct Reflector::Impl {
   net::Timer pause, relist_timer;
   std::unique_ptr<WatchStream> stream;
   bool stopped = false, synced = false;
+  bool distrusted = false;        ///< the open stream was closed because lists beside it are older than what is known
   std::uint64_t list_number = 0;  ///< of the list under way: a later one drops it
   Clock::time_point current_at;   ///< the state was known to be current (start: when asking began)
   Clock::time_point heard_at;     ///< the open stream's last word
@@ -193,7 +196,8 @@ net::Task<WatchPlan::Step> Reflector::Impl::watch_step(std::shared_ptr<Impl> sel
   auto watch = co_await self->client->watch(std::move(request));
   if (self->stopped) co_return WatchPlan::Step{};
   if (!watch) {
-    const auto step = self->plan.watch_ended(false, jitter());
+    const bool silent = watch.error().code == Errc::timeout;
+    const auto step = silent ? self->plan.watch_silent(jitter()) : self->plan.watch_ended(false, jitter());
     self->report("watching", watch.error().detail, step);
     co_return step;
   }
@@ -209,6 +213,7 @@ net::Task<WatchPlan::Step> Reflector::Impl::watch_step(std::shared_ptr<Impl> sel
 net::Task<WatchPlan::Step> Reflector::Impl::follow(std::shared_ptr<Impl> self) {
   const auto opened = Clock::now();
   self->heard_at = self->current_at = opened;
+  self->distrusted = false;
   self->recovered();
   for (;;) {
     auto line = co_await self->stream->line();
@@ -220,7 +225,7 @@ net::Task<WatchPlan::Step> Reflector::Impl::follow(std::shared_ptr<Impl> self) {
     if (event) {
       step = self->take(*event);
     } else {
-      step = self->plan.event_broken(jitter());
+      step = self->plan.stream_distrusted(jitter());
       self->report("watching", event.error().detail, *step);
     }
     if (!step) continue;
@@ -234,10 +239,18 @@ WatchPlan::Step Reflector::Impl::stream_ended(const Error& error, Clock::time_po
   const auto now = Clock::now();
   current_at = ended_by_peer(error.code) ? now : heard_at;
   stream.reset();
-  const bool orderly = error.code == Errc::closed;
-  const auto step = plan.watch_ended(orderly && now - opened >= healthy_life, jitter());
+  if (distrusted) {
+    const auto step = plan.stream_distrusted(jitter());
+    report("watching", "lists beside the watch are older than what is known", step);
+    return step;
+  }
+  const bool orderly = error.code == Errc::closed, silent = error.code == Errc::timeout;
+  const auto step =
+      silent ? plan.watch_silent(jitter()) : plan.watch_ended(orderly && now - opened >= healthy_life, jitter());
   if (!orderly || step.delay > milliseconds(0)) {
-    report("watching", error.code == Errc::timeout ? "the stream was silent" : error.detail, step);
+    report("watching", silent ? "the stream was silent" : error.detail, step);
+  } else if (step.what == WatchPlan::Do::list) {
+    log::v(1, "Kubernetes: watching {} told only what is older than what is known", spec.name);
   } else {
     log::v(2, "Kubernetes: watching {} goes on", spec.name);
   }
@@ -255,18 +268,22 @@ std::optional<WatchPlan::Step> Reflector::Impl::take(const WatchEvent& event) {
   if (event.type == EventType::unknown) return std::nullopt;  // of a later API
   if (event.type == EventType::bookmark) {
     const auto head = parse_object_head(event.object);
-    if (head) sink->bookmark(head->resource_version);
-    plan.progress();
+    if (head && sink->bookmark(head->resource_version)) {
+      plan.progress();
+    } else {
+      plan.old_news();
+    }
     return std::nullopt;
   }
   const Applied applied = sink->event(event.type, event.object);
   if (applied == Applied::broken) {
-    const auto step = plan.event_broken(jitter());
+    const auto step = plan.stream_distrusted(jitter());
     report("watching", "an event without a proper object", step);
     return step;
   }
   if (applied == Applied::stale) {
     ++counters->stale;
+    plan.old_news();
     return std::nullopt;
   }
   ++counters->events;
@@ -277,6 +294,7 @@ std::optional<WatchPlan::Step> Reflector::Impl::take(const WatchEvent& event) {
 
 /// Beside the watch, so that events go on while a large list is read.
 net::Task<> Reflector::Impl::relist(std::shared_ptr<Impl> self) {
+  int stale = 0;  // in a row
   while (!self->stopped) {
     const auto interval = self->spec.timing.relist;
     const auto spread = milliseconds(static_cast<std::int64_t>(static_cast<double>(interval.count()) * jitter() / 4));
@@ -292,8 +310,13 @@ net::Task<> Reflector::Impl::relist(std::shared_ptr<Impl> self) {
     }
     if (*listed.outcome == Applied::stale) {
       ++self->counters->stale;
+      if (++stale < stale_beside_limit || !self->stream) continue;
+      stale = 0;
+      self->distrusted = true;
+      self->stream->close();  // the other coroutine wakes up and lists
       continue;
     }
+    stale = 0;
     ++self->counters->lists;
     if (*listed.outcome != Applied::changed) continue;
     ++self->counters->repaired;

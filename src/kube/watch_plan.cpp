@@ -1,6 +1,7 @@
 #include "kube/watch_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace warmroute::kube {
 namespace {
@@ -10,6 +11,8 @@ constexpr int doublings = 16;
 /// Refusals of a watch in a row after which a list says more: a cluster restored from a backup refuses for ever to go
 /// on from a version that it has not reached again.
 constexpr int refusals_before_list = 5;
+/// The same cluster may also let the watch wait in silence, or tell what is older than the version asked for.
+constexpr int vain_watches_before_list = 2;
 /// A refusal that time may not heal (a missing right or resource definition) is asked again at leisure.
 constexpr bool is_lasting(int status) { return status == 403 || status == 404 || status == 405; }
 constexpr std::chrono::seconds longest_wish{60};
@@ -32,7 +35,8 @@ std::chrono::milliseconds WatchPlan::pause(double jitter, RetryAfter retry_after
 
 WatchPlan::Step WatchPlan::list_done() {
   in_pages_ = true;
-  stale_lists_ = 0;
+  stale_lists_ = vain_ = 0;
+  old_news_ = false;
   return {Do::watch, std::chrono::milliseconds(0), true};
 }
 
@@ -63,10 +67,23 @@ WatchPlan::Step WatchPlan::watch_refused(int status, RetryAfter retry_after, dou
 WatchPlan::Step WatchPlan::watch_ended(bool healthy, double jitter) {
   if (healthy) failures_ = 0;
   const auto delay = pause(jitter);
-  return {Do::watch, healthy ? std::chrono::milliseconds(0) : delay, in_pages_};
+  const Do next = std::exchange(old_news_, false) ? after_vain_watch() : Do::watch;
+  return {next, healthy ? std::chrono::milliseconds(0) : delay, in_pages_};
 }
 
-WatchPlan::Step WatchPlan::event_broken(double jitter) {
+WatchPlan::Step WatchPlan::watch_silent(double jitter) {
+  old_news_ = false;
+  const auto delay = pause(jitter);
+  return {after_vain_watch(), delay, in_pages_};
+}
+
+WatchPlan::Do WatchPlan::after_vain_watch() noexcept {
+  if (++vain_ < vain_watches_before_list) return Do::watch;
+  vain_ = 0;
+  return Do::list;
+}
+
+WatchPlan::Step WatchPlan::stream_distrusted(double jitter) {
   const bool first = failures_ == 0;
   const auto delay = pause(jitter);
   return {Do::list, first ? std::chrono::milliseconds(0) : delay, in_pages_};

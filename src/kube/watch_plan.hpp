@@ -38,10 +38,17 @@ class WatchPlan {
   Step watch_refused(int status, RetryAfter retry_after, double jitter);
   /// No answer to the watch, or the stream's end. \param healthy it had lived for a while
   Step watch_ended(bool healthy, double jitter);
-  /// An event that cannot be read: what it said is lost.
-  Step event_broken(double jitter);
-  /// An event or a bookmark was understood.
-  void progress() noexcept { failures_ = 0; }
+  /// The answer to the watch did not come in time, or its stream said nothing for too long.
+  Step watch_silent(double jitter);
+  /// An event that cannot be read, or lists beside the stream that contradict it: only a list helps.
+  Step stream_distrusted(double jitter);
+  /// An event or a bookmark told something that was not known.
+  void progress() noexcept {
+    failures_ = vain_ = 0;
+    old_news_ = false;
+  }
+  /// An event or a bookmark was older than what is known.
+  void old_news() noexcept { old_news_ = true; }
 
   /// Lists that were older than what is known, in a row.
   [[nodiscard]] int stale_lists() const noexcept { return stale_lists_; }
@@ -49,11 +56,15 @@ class WatchPlan {
 
  private:
   [[nodiscard]] std::chrono::milliseconds pause(double jitter, RetryAfter retry_after = std::nullopt);
+  /// A watch told nothing new to its end. What is next?
+  [[nodiscard]] Do after_vain_watch() noexcept;
 
   BackoffLimits limits_;
   int failures_ = 0;  ///< in a row
   int stale_lists_ = 0;
-  bool in_pages_ = true;  ///< false after a `continue` expired: pages would expire again
+  int vain_ = 0;           ///< watches in a row that told nothing new though they had the time
+  bool old_news_ = false;  ///< and nothing new since
+  bool in_pages_ = true;   ///< false after a `continue` expired: pages would expire again
 };
 
 }  // namespace warmroute::kube

@@ -45,9 +45,10 @@ TEST_CASE("kube cache: events add, change and delete") {
   CHECK(world.pods.event(EventType::deleted, pod_json("b", 15)) == Applied::unchanged);
   CHECK(world.shown() == "a@13 ");
   CHECK(world.pods.resource_version() == "15");
-  world.pods.bookmark("20");
+  CHECK(world.pods.bookmark("20"));
+  CHECK(world.pods.bookmark("20"));
   CHECK(world.pods.resource_version() == "20");
-  world.pods.bookmark("19");
+  CHECK_FALSE(world.pods.bookmark("19"));
   CHECK(world.pods.resource_version() == "20");
 }
 

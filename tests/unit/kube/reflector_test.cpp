@@ -240,6 +240,54 @@ TEST_CASE("reflector: an API server that lags brings nothing old back, a restore
   CHECK(restored.counters->stale == 5);
 }
 
+TEST_CASE("reflector: watches that are not answered, or stay silent, lead to a list") {
+  auto timing = World::fast();
+  timing.answer = timing.silence = milliseconds(200);
+  for (const Reply& mute : {Reply{"", false, true}, open_stream()}) {
+    World world({listing(1000, {a1}), mute, mute, listing(1001, {b1})}, timing);
+    REQUIRE(world.reaches("b@10.0.0.2"));
+    CHECK(world.target(1).find("watch=1") != std::string::npos);
+    CHECK(world.target(2).find("watch=1") != std::string::npos);
+    CHECK(world.counters->failures == 2);
+  }
+}
+
+TEST_CASE("reflector: a restored cluster that takes the old version is followed in the end") {
+  const auto older = [](std::deque<Reply> script, int lists) {
+    for (int i = 0; i < lists; ++i) script.push_back(listing(10, {a1}));
+    return script;
+  };
+  const auto old_word = closed_stream(bookmark_json(11));
+  World by_bookmarks(older({listing(1000, {b1}), old_word, old_word}, 6));
+  REQUIRE(by_bookmarks.reaches("a@10.0.0.1"));
+  CHECK(by_bookmarks.counters->stale == 5);
+
+  auto timing = World::fast();
+  timing.relist = milliseconds(40);
+  World by_lists(older({listing(1000, {b1}), open_stream(bookmark_json(11))}, 8), timing);
+  REQUIRE(by_lists.reaches("a@10.0.0.1"));
+  CHECK(by_lists.counters->stale == 7);  // two of them beside the watch
+
+  World by_turns({listing(1000, {b1}), open_stream(), listing(10, {a1}), listing(1000, {b1}), listing(10, {a1}),
+                  listing(1001, {b1, pod_json("c", 1001, "10.0.0.3")})},
+                 timing);
+  REQUIRE(by_turns.reaches("b@10.0.0.2 c@10.0.0.3"));
+  CHECK(by_turns.counters->stale == 2);
+  CHECK(by_turns.counters->failures == 0);  // its watch went on
+}
+
+TEST_CASE("reflector: refusals that wish for no pause get one, and are told") {
+  const Reply busy{http_answer(429, status_json(429, "TooManyRequests"), "Retry-After: 0\r\n")};
+  auto timing = World::fast();
+  timing.backoff = {milliseconds(100), milliseconds(100)};
+  World world({listing(10, {a1}), busy, busy, busy, open_stream(event_json("DELETED", pod_json("a", 11)))}, timing);
+  REQUIRE(world.reaches("a@10.0.0.1"));
+  const auto start = net::Clock::now();
+  REQUIRE(world.reaches(""));
+  CHECK(net::Clock::now() - start >= milliseconds(150));  // three pauses of 50 to 100 ms
+  CHECK(world.counters->failures == 3);
+}
+
 TEST_CASE("reflector: a deletion that was never told is found by the list beside the watch, which goes on") {
   auto timing = World::fast();
   timing.relist = milliseconds(40);

@@ -97,4 +97,35 @@ TEST_CASE("watch plan: a watch that is refused again and again ends in a list") 
   CHECK(plan.stale_lists() == 0);
 }
 
+TEST_CASE("watch plan: two watches in a row without a word end in a list") {
+  WatchPlan plan({milliseconds(100), milliseconds(1000)});
+  check(plan.watch_silent(0), Do::watch, milliseconds(50), milliseconds(50));
+  check(plan.watch_silent(0), Do::list, milliseconds(100), milliseconds(100));
+  (void)plan.list_done();
+  CHECK(plan.watch_silent(0).what == Do::watch);
+  plan.progress();
+  CHECK(plan.watch_silent(0).what == Do::watch);
+  CHECK(plan.watch_ended(false, 0).what == Do::watch);  // neither this nor that
+  CHECK(plan.watch_silent(0).what == Do::list);
+}
+
+TEST_CASE("watch plan: two watches in a row whose last word was old news end in a list") {
+  WatchPlan plan;
+  const auto end = [&] { return plan.watch_ended(true, 0); };
+  plan.old_news();
+  check(end(), Do::watch, milliseconds(0), milliseconds(0));
+  plan.old_news();
+  check(end(), Do::list, milliseconds(0), milliseconds(0));
+  (void)plan.list_done();
+  plan.old_news();
+  CHECK(end().what == Do::watch);
+  plan.old_news();
+  plan.progress();
+  CHECK(end().what == Do::watch);
+  plan.old_news();
+  CHECK(end().what == Do::watch);
+  plan.old_news();
+  CHECK(plan.watch_silent(0).what == Do::list);
+}
+
 }  // namespace warmroute::kube
