@@ -39,9 +39,12 @@ IoResult ssl_failure(ssl_st* ssl, int result, bool reading) {
     case SSL_ERROR_SYSCALL:
       ERR_clear_error();
       return {Io::error, 0, system_error(errno != 0 ? errno : ECONNRESET)};
-    default:
+    default: {
+      // A peer that goes without close_notify cuts the stream; it does not break the protocol.
+      const bool cut = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
       ERR_clear_error();
-      return {Io::error, 0, system_error(EPROTO)};
+      return {Io::error, 0, system_error(cut ? ECONNRESET : EPROTO)};
+    }
   }
 }
 

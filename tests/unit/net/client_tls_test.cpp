@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "net/connection.hpp"
 #include "net/fetch.hpp"
 #include "net/tls.hpp"
 #include "support/run_coro.hpp"
@@ -106,6 +107,7 @@ class TlsServer {
       while (SSL_read(ssl.get(), &byte, 1) == 1) {
         head += byte;
         if (!head.ends_with("\r\n\r\n")) continue;
+        if (head.starts_with("CUT ")) break;  // without close_notify
         head.clear();
         SSL_write(ssl.get(), answer.data(), static_cast<int>(answer.size()));
       }
@@ -156,6 +158,29 @@ TEST_CASE("fetch over TLS verifies the address and reuses the session's connecti
     REQUIRE(response.has_value());
     CHECK(response->body == std::string(100000, '1'));
   }
+}
+
+TEST_CASE("a TLS peer that goes without close_notify has reset the connection, not broken the protocol") {
+  const Certificate certificate("IP:127.0.0.1");
+  TlsServer server(certificate);
+  const auto tls = *ClientTls::create(certificate.path(), false);
+  io_context io;
+  IoResult last;
+  test::run_coro(io, [](io_context& on, const TlsServer& to, const ClientTls& with, IoResult& end) -> Task<> {
+    Socket socket(on.get_executor());
+    socket.connect({boost::asio::ip::make_address("127.0.0.1"), to.port()});
+    Connection connection(std::move(socket));
+    connection.start_tls(with.session(connection.socket().native_handle(), "127.0.0.1"));
+    while (connection.try_handshake().status != Io::ok) (void)co_await connection.wait_readable();
+    std::string text = "CUT / HTTP/1.1\r\n\r\n";
+    const iovec piece{text.data(), text.size()};
+    CHECK(connection.try_write({&piece, 1}).status == Io::ok);
+    std::string into(100, ' ');
+    for (end = connection.try_read(into); end.status == Io::would_block; end = connection.try_read(into))
+      (void)co_await connection.wait_readable();
+  }(io, server, *tls, last));
+  CHECK(last.status == Io::error);
+  CHECK(last.ec == boost::asio::error::connection_reset);
 }
 
 TEST_CASE("an unknown issuer, a wrong address and an old version are refused, unless insecure") {
