@@ -10,7 +10,7 @@ import pd_rules
 import pytest
 import yaml
 from support import engine as scripted
-from support.router import DEFAULT_CONFIG
+from support.router import DEFAULT_CONFIG, SLOW
 
 with open(os.path.join(http_replay.HERE, "vectors/connectors.jsonl"), encoding="utf-8") as _file:
     VECTORS = {v["id"]: v for v in map(json.loads, _file)}
@@ -68,7 +68,7 @@ def script(response, together):
     body = response["body"]
     head = f"HTTP/1.1 {response['status']} X\r\n" + "".join(f"{n}: {v}\r\n" for n, v in response["headers"])
     # An error of one of two requests that run together would end the other before it was sent.
-    wait = [{"wait_ms": 30}] if together and response["status"] >= 300 else []
+    wait = [{"wait_ms": 60 * SLOW}] if together and response["status"] >= 300 else []
     return wait + [{"send": f"{head}Content-Length: {len(body.encode())}\r\n\r\n{body}"}]
 
 
