@@ -47,6 +47,7 @@ struct KeeperState {
   net::Timer timer;
   bool stopped = false;
   bool serving = false;
+  bool by_files = false;  ///< what is served came from the files
   bool may_renew = true;
   std::string broken;                       ///< certificate and key that could not be used
   std::map<std::string, std::string> told;  ///< last message by subject
@@ -74,6 +75,7 @@ struct KeeperState {
       return false;
     }
     serving = true;
+    by_files = false;
     broken.clear();
     if (*taken) {
       const auto facts = net::read_certificate(certificate);
@@ -86,7 +88,9 @@ struct KeeperState {
   bool take_files() {
     const auto certificate = read_file(options.certificate_file);
     const auto key = read_file(options.key_file);
-    return certificate && key && take(*certificate, *key, options.certificate_file);
+    const bool taken = certificate && key && take(*certificate, *key, options.certificate_file);
+    by_files = by_files || taken;
+    return taken;
   }
 
   [[nodiscard]] Result<StoredCertificate> make(std::int64_t now) const {
@@ -238,7 +242,10 @@ net::Task<bool> look_once(StatePtr state) {
   using Kind = Look::Kind;
   Look look = co_await read_secret(state);
   if (state->stopped) co_return true;
-  if (look.kind == Kind::unknown && state->serving) co_return false;
+  if (look.kind == Kind::unknown && state->serving) {  // what is served stays, or follows its files
+    if (state->by_files) (void)state->take_files();
+    co_return false;
+  }
   bool fine = look.kind != Kind::unknown;
   if (look.kind == Kind::present && state->may_renew && state->hooks.leads() && state->is_due(look.stored)) {
     fine = co_await renew(state, &look.stored);
@@ -260,8 +267,8 @@ net::Task<bool> look_once(StatePtr state) {
     }
   }
   if (look.stored.ca.empty()) co_return fine;
-  const bool published = co_await publish_bundle(state, look.stored.ca);
-  co_return fine&& published;
+  if (!co_await publish_bundle(state, look.stored.ca)) fine = false;
+  co_return fine;
 }
 
 net::Task<> keep(StatePtr state) {

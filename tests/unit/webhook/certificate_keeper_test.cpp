@@ -136,6 +136,11 @@ TEST_CASE("Files alone: no API server, no right, no file at first", "[webhook]")
   CHECK(world.cluster.count("POST") == 0);
   world.folder.write(make(now + 100 * day));
   REQUIRE(world.wait([&] { return replica.until == now + 100 * day; }));
+  std::ofstream(world.folder.path / "tls.key") << "half a key";  // somebody is writing it
+  const auto looks = world.cluster.asked.size();
+  REQUIRE(world.wait([&] { return world.cluster.asked.size() >= looks + 2; }));
+  world.folder.write(make(now + 200 * day));
+  REQUIRE(world.wait([&] { return replica.until == now + 200 * day; }));
   std::filesystem::remove(world.folder.path / "tls.key");
   CHECK_FALSE(world.wait([&] { return replica.tls->session(0) == nullptr; }, 100ms));
 }
