@@ -29,7 +29,12 @@ struct Connection {
   explicit Connection(net::Socket socket) : stream(std::move(socket)) {}
   net::Connection stream;
   net::Clock::time_point deadline;
-  bool idle = true;  ///< waits for the first byte of a request
+  enum class Phase : std::uint8_t {
+    handshake,
+    idle,  ///< waits for the first byte of a request
+    busy
+  } phase = Phase::idle;
+  std::size_t held_bytes = 0;  ///< for its input
 };
 
 /// What the coroutines use. They share it, because a frame that is still suspended when the server is gone is
@@ -52,7 +57,17 @@ struct State {
   net::Acceptor acceptor;
   net::Timer watchdog;
   std::list<Connection> connections;
+  std::size_t held_bytes = 0;  ///< of all connections
   bool stopped = false;
+
+  void hold(Connection& connection, std::size_t bytes) {
+    held_bytes = held_bytes - connection.held_bytes + bytes;
+    connection.held_bytes = bytes;
+  }
+  /// Who holds no more than an equal share is never the one that is too much.
+  [[nodiscard]] bool holds_too_much(const Connection& connection) const {
+    return held_bytes > limits.input_bytes && connection.held_bytes > limits.input_bytes / limits.connections;
+  }
 };
 using StatePtr = std::shared_ptr<State>;
 
@@ -63,7 +78,10 @@ class ConnectionGuard {
       : state_(std::move(state)), connection_(connection) {}
   ConnectionGuard(const ConnectionGuard&) = delete;
   ConnectionGuard& operator=(const ConnectionGuard&) = delete;
-  ~ConnectionGuard() { state_->connections.erase(connection_); }
+  ~ConnectionGuard() {
+    state_->hold(*connection_, 0);
+    state_->connections.erase(connection_);
+  }
   Connection& operator*() const noexcept { return *connection_; }
 
  private:
@@ -224,21 +242,28 @@ net::Task<> serve(StatePtr state, std::list<Connection>::iterator place) {
     connection.stream.start_tls(std::move(session));
     connection.deadline = net::Clock::now() + state->limits.head;
     if (!co_await handshake(connection.stream)) co_return;
+    connection.phase = Connection::Phase::idle;
     connection.deadline = net::Clock::now() + state->limits.idle;
   }
   std::string input;
   while (!state->stopped) {
     Request request = read_request(
         input, state->post_handler ? std::optional(state->post_limit_bytes) : std::optional<std::size_t>());
+    state->hold(connection, input.capacity());
+    if (!request.complete && state->holds_too_much(connection)) {
+      request.complete = true;
+      request.refused = 503;
+    }
     if (!request.complete) {
-      connection.idle = input.empty();
       const bool first = input.empty();
+      connection.phase = first ? Connection::Phase::idle : Connection::Phase::busy;
       if (!co_await read_more(connection.stream, input)) co_return;
       if (first) connection.deadline = net::Clock::now() + state->limits.head;
       continue;
     }
-    input.erase(0, request.used);
-    connection.idle = false;
+    std::string(input, request.used).swap(input);  // the memory of a large body goes, too
+    state->hold(connection, input.capacity());
+    connection.phase = Connection::Phase::busy;
     connection.deadline = net::Clock::now() + state->limits.idle;
     const bool keep_alive = request.keep_alive && request.refused == 0;
     const Page page = answer(*state, request);
@@ -266,16 +291,24 @@ net::Task<> watch(StatePtr state) {
   }
 }
 
-/// At the limit the connection that is idle longest goes. False: all are busy.
+/// The one that has been in that phase for longest; null: none is.
+Connection* oldest(State& state, Connection::Phase phase) {
+  Connection* found = nullptr;
+  for (Connection& each : state.connections) {
+    if (each.phase != phase || !each.stream.is_open()) continue;
+    if (found == nullptr || each.deadline < found->deadline) found = &each;
+  }
+  return found;
+}
+
+/// At the limit the connection that is idle longest goes; without an idle one, the oldest handshake: those that mean it
+/// are done with it in milliseconds. False: all are busy.
 bool make_room(State& state) {
   if (state.connections.size() < state.limits.connections) return true;
-  auto oldest = state.connections.end();
-  for (auto it = state.connections.begin(); it != state.connections.end(); ++it) {
-    if (!it->idle || !it->stream.is_open()) continue;
-    if (oldest == state.connections.end() || it->deadline < oldest->deadline) oldest = it;
-  }
-  if (oldest == state.connections.end()) return false;
-  oldest->stream.close();
+  Connection* leaves = oldest(state, Connection::Phase::idle);
+  if (leaves == nullptr) leaves = oldest(state, Connection::Phase::handshake);
+  if (leaves == nullptr) return false;
+  leaves->stream.close();
   return true;
 }
 
@@ -297,7 +330,8 @@ net::Task<> accept(StatePtr state, net::TaskGroup* group) {
     error_code ignored;
     socket.set_option(Tcp::no_delay(true), ignored);
     const auto place = state->connections.emplace(state->connections.end(), std::move(socket));
-    place->deadline = net::Clock::now() + state->limits.idle;
+    if (state->tls_session) place->phase = Connection::Phase::handshake;
+    place->deadline = net::Clock::now() + (state->tls_session ? state->limits.head : state->limits.idle);
     group->spawn("admin connection", serve(state, place));
     state->watchdog.cancel();
   }

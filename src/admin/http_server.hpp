@@ -34,6 +34,9 @@ struct HttpServerLimits {
   std::chrono::milliseconds head{10'000};  ///< from the first byte of a request to its end; a TLS handshake, too
   std::chrono::milliseconds idle{60'000};  ///< between requests, and for the whole of an answer
   std::size_t connections = 100;           ///< at the limit the one that is idle longest is closed for a new one
+  /// Held for requests that are not complete, in all connections together. Beyond it 503 for one that holds more than
+  /// an equal share of it, so that small requests always get through: no more than about twice as much is held in all.
+  std::size_t input_bytes = 64U << 20U;
 };
 
 class HttpServer {

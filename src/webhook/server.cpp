@@ -10,14 +10,17 @@ namespace {
 
 /// The API server takes objects of 3 MiB at most, and a review holds two of them.
 constexpr std::size_t body_limit_bytes = 8U << 20U;
-/// API servers keep a few. With the limit above this bounds what strangers can make us hold.
-constexpr std::size_t connection_limit = 20;
+/// API servers open one for each review that is under way. Strangers can make us hold input_limit_bytes, not this many
+/// bodies.
+constexpr std::size_t connection_limit = 128;
+constexpr std::size_t input_limit_bytes = 64U << 20U;
 constexpr std::chrono::milliseconds exchange_limit{30'000};  // as kthena-router
 
 admin::HttpServerLimits limits() {
   admin::HttpServerLimits limits;
   limits.head = exchange_limit;
   limits.connections = connection_limit;
+  limits.input_bytes = input_limit_bytes;
   return limits;
 }
 

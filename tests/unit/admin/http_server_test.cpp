@@ -10,7 +10,11 @@
 #include <boost/asio/post.hpp>
 #include <catch2/catch.hpp>
 #include <future>
+#include <limits>
 #include <thread>
+
+#include "net/certificate.hpp"
+#include "net/server_tls.hpp"
 
 using namespace warmroute;
 using namespace warmroute::admin;
@@ -22,10 +26,12 @@ namespace {
 class Running {
  public:
   explicit Running(HttpServerLimits limits = {}, HttpServer::Handler handler = echo,
-                   HttpServer::PostHandler post = nullptr)
+                   HttpServer::PostHandler post = nullptr, HttpServer::TlsSession tls = nullptr,
+                   std::size_t body_limit_bytes = 1000)
       : work_(io_.get_executor()),
         server_(std::make_unique<HttpServer>(io_, "Test server", std::move(handler), limits)) {
-    if (post) server_->accept_posts(std::move(post), 1000);
+    if (post) server_->accept_posts(std::move(post), body_limit_bytes);
+    if (tls) server_->use_tls(std::move(tls));
     const auto port = server_->listen("127.0.0.1", 0);
     REQUIRE(port.has_value());
     port_ = *port;
@@ -92,11 +98,13 @@ class Client {
     closed = closed_;
     return std::exchange(in_, {});
   }
+  /// Nothing comes before that, or what comes is the end.
+  bool is_closed(std::chrono::milliseconds wait) { return !read_some(wait) && closed_; }
 
  private:
-  bool read_some() {
+  bool read_some(std::chrono::milliseconds wait = 5s) {
     pollfd ready{fd_, POLLIN, 0};
-    if (::poll(&ready, 1, 5000) <= 0) return false;
+    if (::poll(&ready, 1, static_cast<int>(wait.count())) <= 0) return false;
     char buffer[4096];
     const auto count = ::recv(fd_, buffer, sizeof buffer, 0);
     closed_ = count <= 0;
@@ -229,6 +237,62 @@ TEST_CASE("admin: at the limit the longest idle connection makes room") {
   CHECK(closed);
   second.send(request);
   CHECK(second.read_until("you asked for /").find("200 OK") != std::string::npos);
+}
+
+TEST_CASE("admin: without an idle connection the oldest handshake makes room, not the one that just began") {
+  HttpServerLimits limits;
+  limits.connections = 2;
+  const auto tls = net::ServerTls::create_empty();
+  net::CertificateOrder order;
+  order.authority = "test";
+  order.dns_names = {"localhost"};
+  order.until = std::numeric_limits<std::int32_t>::max();
+  const auto made = net::make_certificate(order);
+  REQUIRE(made.has_value());
+  REQUIRE(tls->use(made->certificate, made->key, "test").has_value());
+  Running running(
+      limits, [](std::string_view) { return Page(); }, nullptr,
+      [&](int descriptor) { return tls->session(descriptor); });
+  Client first(running.port());
+  std::this_thread::sleep_for(20ms);
+  Client second(running.port());
+  std::this_thread::sleep_for(20ms);
+  Client third(running.port());
+  bool closed = false;
+  first.read_all(closed);
+  CHECK(closed);
+  CHECK_FALSE(second.is_closed(100ms));
+  CHECK_FALSE(third.is_closed(100ms));
+}
+
+TEST_CASE("admin: what is held of requests that are not complete is bounded; small ones get through") {
+  HttpServerLimits limits;
+  limits.connections = 4;
+  limits.input_bytes = 160U << 10U;
+  Running running(
+      limits, [](std::string_view) { return Page(); },
+      [](const Post& post) {
+        Page page;
+        page.body = std::to_string(post.body.size()) + " bytes.";
+        return page;
+      },
+      nullptr, 200U << 10U);
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+  Client first(running.port());
+  first.send(head + std::string(40'000, 'a'));
+  std::this_thread::sleep_for(50ms);
+  Client second(running.port());
+  second.send(head + std::string(62'000, 'b'));
+  std::this_thread::sleep_for(50ms);
+  second.send("b");  // what is held grows by doubling: 64 KiB and 128 KiB now
+  CHECK(second.read_until("503 Service Unavailable").find("HTTP/1.1 503 ") == 0);
+  Client third(running.port());
+  third.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  CHECK(third.read_until("3 bytes.").find("200 OK") != std::string::npos);
+  first.send(std::string(60'000, 'a'));
+  CHECK(first.read_until("100000 bytes.").find("200 OK") != std::string::npos);
+  first.send(head + std::string(100'000, 'a'));  // what was held is given back
+  CHECK(first.read_until("100000 bytes.").find("200 OK") != std::string::npos);
 }
 
 TEST_CASE("admin: stop closes listener and connections") {
