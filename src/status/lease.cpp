@@ -50,6 +50,7 @@ struct LeaseState {
   }
 
   void won(net::Clock::time_point asked_at) {
+    tell();  // belief may have run out since it was last told, and what was begun then was given up
     believe_until = asked_at + options.believe;
     trouble.clear();
     forbidden_told = false;
@@ -97,7 +98,8 @@ Outcome outcome_of_failure(LeaseState& state, const Result<kube::Response>& answ
 
 /// Takes over what a write gave back. \param asked_at before the write was sent.
 Outcome take_answer(LeaseState& state, const Result<kube::Response>& answer, net::Clock::time_point asked_at) {
-  if (answer && (answer->status == 409 || answer->status == 404)) {  // somebody was faster
+  // Somebody was faster. Where nothing was seen, nothing can be gone: a 404 then is a namespace that is not there.
+  if (answer && (answer->status == 409 || (answer->status == 404 && state.seen))) {
     state.seen.reset();
     return Outcome::again;
   }

@@ -129,6 +129,32 @@ TEST_CASE("Without the right to Leases nobody leads, and it is asked again later
   CHECK(world.wait([&] { return replica.lease.leads(); }));
 }
 
+TEST_CASE("A namespace that is not there is a failure, not a race", "[lease]") {
+  World world;
+  world.cluster.refuse["POST leases"] = 404;
+  auto options = Replica::options("a");
+  options.retry = 500ms;  // a race that was lost is tried again after 200 ms
+  Lease lease(world.io, world.cluster.api(), options, {[] { return Moment(); }, nullptr});
+  world.tasks.spawn("lease", lease.run());
+  CHECK_FALSE(world.wait([&] { return world.cluster.count("POST") > 1; }, 350ms));
+  CHECK(world.cluster.count("POST") == 1);
+  world.cluster.refuse.clear();
+  CHECK(world.wait([&] { return lease.leads(); }));
+}
+
+TEST_CASE("Belief that runs out between two renewals and returns is told", "[lease]") {
+  World world;
+  auto options = Replica::options("a");
+  options.believe = 30ms;  // shorter than the time between two renewals, as it is when the loop is held up
+  options.renew = 200ms;
+  std::string changes;
+  Lease lease(world.io, world.cluster.api(), options,
+              {[] { return Moment(); }, [&](bool leads) { changes += leads ? "+" : "-"; }});
+  world.tasks.spawn("lease", lease.run());
+  REQUIRE(world.wait([&] { return world.cluster.count("PATCH") >= 2 && lease.leads(); }));
+  CHECK(changes.rfind("+-+", 0) == 0);
+}
+
 TEST_CASE("Two that see no Lease at the same moment agree", "[lease]") {
   World world;
   Replica first(world.io, world.cluster, "a"), second(world.io, world.cluster, "b");
