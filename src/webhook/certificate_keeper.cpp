@@ -162,7 +162,7 @@ net::Task<bool> publish_bundle(StatePtr state, std::string ca) {
   if (state->stopped || has_status(answer, 404)) co_return true;
   const std::string what = "webhook: the CA of " + state->options.configuration + " cannot be set: ";
   if (answer && answer->ok()) {
-    const auto names = webhooks_without(answer->body, ca);
+    const auto names = webhooks_without(answer->body, ca, state->hooks.now());
     if (!names) {
       state->tell(log::Level::warning, "bundle", what + names.error().detail);
       co_return false;
@@ -266,7 +266,8 @@ net::Task<bool> look_once(StatePtr state) {
       }
     }
   }
-  if (look.stored.ca.empty()) co_return fine;
+  // What could not be renewed may be out of date, and another replica's new CA not be in it.
+  if (look.stored.ca.empty() || !fine) co_return fine;
   if (!co_await publish_bundle(state, look.stored.ca)) fine = false;
   co_return fine;
 }

@@ -1,5 +1,7 @@
 #include "webhook/secret.hpp"
 
+#include <algorithm>
+
 #include "base/base64.hpp"
 #include "config/json_reader.hpp"
 #include "config/resource_json.hpp"
@@ -29,6 +31,13 @@ void write_data(JsonWriter& json, const StoredCertificate& content) {
   json.key("tls.crt").text(base::base64_encode(content.certificate));
   json.key("tls.key").text(base::base64_encode(content.key));
   json.end_object();
+}
+
+/// False when nothing is needed: that text is no bundle.
+bool contains(const std::vector<std::string>& bundle, const std::vector<std::string>& needed) {
+  return !needed.empty() && std::all_of(needed.begin(), needed.end(), [&](const std::string& certificate) {
+    return std::find(bundle.begin(), bundle.end(), certificate) != bundle.end();
+  });
 }
 
 }  // namespace
@@ -70,12 +79,15 @@ std::string secret_patch(const StoredCertificate& content) {
   return json.end_object().take();
 }
 
-Result<std::vector<std::string>> webhooks_without(const std::string& json, const std::string& ca) {
+Result<std::vector<std::string>> webhooks_without(const std::string& json, const std::string& ca, std::int64_t now) {
   return parse<std::vector<std::string>>(json, [&](const JsonReader& root) {
+    const auto needed = net::split_bundle(ca, now);
     std::vector<std::string> names;
-    for (const JsonReader& webhook : root.get("webhooks").items())
-      if (base::base64_decode(webhook.get("clientConfig").get("caBundle").text()) != ca)
+    for (const JsonReader& webhook : root.get("webhooks").items()) {
+      const auto bundle = base::base64_decode(webhook.get("clientConfig").get("caBundle").text());
+      if (!bundle || (*bundle != ca && !contains(net::split_bundle(*bundle, now), needed)))
         names.push_back(webhook.get("name").text());
+    }
     return names;
   });
 }

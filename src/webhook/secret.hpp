@@ -2,6 +2,7 @@
 // The Secret that holds the webhook's certificate and the webhook configuration that trusts it: what their JSON says,
 // and what we send. No I/O.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,10 @@ struct StoredCertificate {
 /// A merge patch that only fits `content.resource_version`.
 [[nodiscard]] std::string secret_patch(const StoredCertificate& content);
 
-/// Names of the webhooks in a ValidatingWebhookConfiguration whose caBundle is not `ca`.
-[[nodiscard]] Result<std::vector<std::string>> webhooks_without(const std::string& json, const std::string& ca);
+/// Names of the webhooks in a ValidatingWebhookConfiguration whose caBundle lacks a certificate of `ca` that has not
+/// ended at `now` (unix seconds). A bundle with more is good as it is: the leader may be about to renew.
+[[nodiscard]] Result<std::vector<std::string>> webhooks_without(const std::string& json, const std::string& ca,
+                                                                std::int64_t now);
 /// A strategic merge patch that gives them `ca`.
 [[nodiscard]] std::string bundle_patch(const std::vector<std::string>& webhooks, const std::string& ca);
 

@@ -179,6 +179,38 @@ TEST_CASE("The leader renews what was made here, and trusts the old CA beside th
   CHECK(writes == std::vector<std::string>{"kthena-router-validating-webhook", "certs"});
 }
 
+TEST_CASE("A follower leaves a bundle that has its CA and more", "[webhook]") {
+  World world;
+  const auto old = make(now + 100 * day), next = make(now + 3650 * day);
+  world.cluster.secret = stored(old);
+  // As the leader leaves them just before it writes the Secret, and one that lacks what is needed.
+  world.cluster.bundles = {{"a", next.ca + old.ca}, {"b", next.ca}};
+  Replica follower(world.io, world.cluster, world.folder);
+  world.tasks.spawn("keeper", follower.keeper.run());
+  REQUIRE(world.wait([&] { return world.cluster.bundles["b"] == old.ca; }));
+  CHECK_FALSE(world.wait([&] { return world.cluster.count("PATCH") > 1; }, 100ms));
+  CHECK(world.cluster.bundles["a"] == next.ca + old.ca);
+}
+
+TEST_CASE("A leader whose renewal came too late does not publish what it had", "[webhook]") {
+  World world;
+  const auto old = make(now + 10 * day), next = make(now + 3650 * day);
+  world.cluster.secret = stored(old);
+  world.cluster.bundles = {{"a", old.ca}};
+  world.cluster.refuse["PATCH secrets"] = 409;
+  Replica late(world.io, world.cluster, world.folder);
+  late.leads = true;
+  world.tasks.spawn("keeper", late.keeper.run());
+  REQUIRE(world.wait([&] { return world.cluster.count("PATCH /api/v1/") == 1; }));
+  world.cluster.secret = stored(next);  // another one's, with a CA of its own
+  world.cluster.secret->resource_version = "9";
+  world.cluster.bundles = {{"a", next.ca}};
+  REQUIRE(world.wait([&] { return late.until == now + 3650 * day; }));
+  CHECK(world.cluster.bundles["a"] == next.ca);
+  // One write of the configuration, before the Secret was tried; none with the old CA.
+  CHECK(world.cluster.count("PATCH /apis/admission") == 1);
+}
+
 TEST_CASE("What is renewed, and what is not", "[webhook]") {
   World world;
   const auto renewed = [&](const net::MadeCertificate& made, const char* ca = nullptr) {
