@@ -6,6 +6,14 @@
 
 namespace warmroute::status {
 
+std::string limited(std::string text) {
+  if (text.size() <= message_limit_bytes) return text;
+  std::size_t end = message_limit_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  text.resize(end);
+  return text;
+}
+
 std::vector<StoredCondition> read_conditions(const config::JsonReader& object) {
   std::vector<StoredCondition> out;
   for (const auto& each : object.get("status").get("conditions").items()) {

@@ -1,6 +1,7 @@
 #pragma once
 // Conditions of an object's status, as JSON both ways. No I/O.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "status/timestamp.hpp"
 
 namespace warmroute::status {
+
+/// Of a condition's message and of an Event's note, which the API server refuses when they are longer.
+inline constexpr std::size_t message_limit_bytes = 1024;
+/// The text, cut at that length between two UTF-8 characters.
+[[nodiscard]] std::string limited(std::string text);
 
 /// What we think; of the types that are ours.
 struct Condition {

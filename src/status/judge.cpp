@@ -13,10 +13,10 @@ namespace warmroute::status {
 namespace {
 
 Condition good(std::string type, std::string reason, std::string message) {
-  return {std::move(type), true, std::move(reason), std::move(message)};
+  return {std::move(type), true, std::move(reason), limited(std::move(message))};
 }
 Condition bad(std::string type, std::string reason, std::string message) {
-  return {std::move(type), false, std::move(reason), std::move(message)};
+  return {std::move(type), false, std::move(reason), limited(std::move(message))};
 }
 
 Verdict begin(Kind kind, const model::ObjectMeta& meta, const std::string& spec) {

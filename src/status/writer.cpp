@@ -84,7 +84,8 @@ struct WriterState {
   net::Timer timer;
   bool stopped = false;
   bool dirty = true;
-  bool waiting = false;  ///< for dirty
+  bool waiting = false;      ///< for dirty
+  std::string go_on_behind;  ///< object at which the last pass was given up
   std::map<std::string, Known> known;
   std::array<bool, kinds> no_status{};  ///< refused, or dropped
   bool no_events = false;
@@ -270,19 +271,36 @@ net::Task<> look_at_all(StatePtr state, Kind kind) {
   } while (!next.empty());
 }
 
-net::Task<Step> write_all(StatePtr state) {
+enum class Pass : std::uint8_t { done, some_failed, given_up };
+/// So many in one pass are no fault of the objects.
+constexpr int failure_limit = 3;
+
+/// One object that always fails does not keep the others from being written, nor do several: the next pass begins
+/// behind the one at which this one is given up.
+net::Task<Pass> write_all(StatePtr state) {
   if (state->known.empty()) {
     co_await look_at_all(state, Kind::model_server);
     co_await look_at_all(state, Kind::model_route);
-    if (state->stopped) co_return Step::failed;
+    if (state->stopped) co_return Pass::done;
   }
-  const auto verdicts = state->hooks.verdicts();
+  auto verdicts = state->hooks.verdicts();
   state->forget_what_is_gone(verdicts);
+  const auto last = std::find_if(verdicts.begin(), verdicts.end(),
+                                 [&](const Verdict& each) { return key_of(each) == state->go_on_behind; });
+  if (last != verdicts.end()) std::rotate(verdicts.begin(), std::next(last), verdicts.end());
+  state->go_on_behind.clear();
+  int failures = 0;
   for (const Verdict& verdict : verdicts) {
-    if (state->stopped || !state->hooks.leads()) co_return Step::done;
-    if (co_await write(state, &verdict) == Step::failed) co_return Step::failed;
+    if (state->stopped || !state->hooks.leads()) co_return Pass::done;
+    if (co_await write(state, &verdict) == Step::done) continue;
+    if (state->stopped) co_return Pass::done;
+    if (++failures == failure_limit) {
+      state->go_on_behind = key_of(verdict);
+      co_return Pass::given_up;
+    }
+    co_await pause(state, state->options.pace);
   }
-  co_return Step::done;
+  co_return failures == 0 ? Pass::done : Pass::some_failed;
 }
 
 net::Task<> work(StatePtr state) {
@@ -303,12 +321,16 @@ net::Task<> work(StatePtr state) {
       state->known.clear();  // others write now
       continue;
     }
-    if (co_await write_all(state) == Step::done) {
+    const Pass pass = co_await write_all(state);
+    if (pass == Pass::done) {
       retry = state->options.retry;
       continue;
     }
+    // Where others were written, the API server is well: news do not wait for what failed.
+    state->waiting = pass == Pass::some_failed;
+    if (!state->waiting || !state->dirty) co_await pause(state, retry);
+    state->waiting = false;
     state->dirty = true;
-    co_await pause(state, retry);
     retry = std::min(retry * 2, state->options.retry_max);
   }
 }

@@ -8,7 +8,8 @@
 // | refuses (403) status or Events              | said once; no more of that kind                                    |
 // | drops the conditions (CRDs without them)    | said once; no more status of that kind, Events go on               |
 // | does not know the object (404), a conflict  | forgotten; judged anew at the next change                          |
-// | fails otherwise                             | the same again after a pause that doubles                          |
+// | fails otherwise                             | the others go on; again after a pause that doubles. After three    |
+// |                                             | failures all wait                                                  |
 
 #include <chrono>
 #include <functional>

@@ -104,3 +104,15 @@ TEST_CASE("A verdict names the object that it is about", "[status]") {
   CHECK(fingerprint(Kind::model_server, same + R"("SGLang"}})") != verdicts[0].spec);
   CHECK(fingerprint(Kind::model_server, same + R"("other"}})") == 0);
 }
+
+TEST_CASE("A message is as long as the API server takes it", "[status]") {
+  std::string targets;
+  for (int i = 0; i < 12; ++i)
+    targets += std::string(i == 0 ? "" : ", ") + "{modelServerName: " + std::string(120, 'x') + std::to_string(i) + "}";
+  const auto lines = judged(route("r", targets), "r");
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].size() == std::string("ResolvedRefs=False ModelServerNotFound: ").size() + 1024);
+  CHECK(limited(std::string(1024, 'a')).size() == 1024);
+  CHECK(limited(std::string(1023, 'a') + "é") == std::string(1023, 'a'));
+  CHECK(limited(std::string(1022, 'a') + "éb") == std::string(1022, 'a') + "é");
+}

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <catch2/catch.hpp>
 #include <map>
+#include <set>
 
 #include "net/task_group.hpp"
 #include "support/run_coro.hpp"
@@ -33,6 +34,7 @@ class FakeObjects {
   int list_requests = 0;
   bool drops_conditions = false;
   int refuse_status = 0, refuse_events = 0;  ///< HTTP status
+  std::set<std::string> broken;              ///< objects, whose status gives 500
   std::vector<std::string> asked, bodies;
   std::vector<std::string> events;  ///< "reason type"
 
@@ -103,6 +105,7 @@ class FakeObjects {
       REQUIRE(status);
       REQUIRE(request.content_type == "application/merge-patch+json");
       if (refuse_status != 0) return answer(refuse_status);
+      if (broken.count(path) != 0) return answer(500);
       const std::string mark = R"({"status":{"conditions":)";
       REQUIRE(request.body.rfind(mark, 0) == 0);
       if (!drops_conditions)
@@ -334,4 +337,33 @@ TEST_CASE("A failure is tried again; an object that is gone or refused does not 
   world.writer.wake();
   world.settle();
   CHECK(world.conditions().find("requests are routed") != std::string::npos);
+}
+
+TEST_CASE("Objects that always fail do not starve those behind them", "[status]") {
+  World world;
+  const int broken = GENERATE(1, 4);
+  for (int i = 0; i < broken; ++i) {
+    const std::string name = "broken" + std::to_string(i);
+    world.objects.objects["ns/modelroutes/" + name] = {};
+    world.objects.broken.insert("ns/modelroutes/" + name);
+    world.verdicts.insert(world.verdicts.begin(), World::verdict(name));
+  }
+  REQUIRE(world.wait([&] { return world.conditions().find("requests are routed") != std::string::npos; }));
+  world.objects.broken.clear();
+  const auto written = [&] {
+    const auto& first = world.objects.objects["ns/modelroutes/broken0"];
+    return first.conditions.find("requests are routed") != std::string::npos;
+  };
+  CHECK(world.wait(written));
+}
+
+TEST_CASE("News do not wait for an object that fails", "[status]") {
+  World world;
+  world.objects.objects["ns/modelroutes/broken"] = {};
+  world.objects.broken.insert("ns/modelroutes/broken");
+  world.verdicts.push_back(World::verdict("broken"));
+  // By now the pause after a failure has doubled to more than a second.
+  REQUIRE(world.wait([&] { return world.objects.count("PATCH") >= 9; }));
+  world.judge(false, "NoReadyPods");
+  CHECK(world.wait([&] { return world.conditions().find("NoReadyPods") != std::string::npos; }, 600ms));
 }
