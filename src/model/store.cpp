@@ -28,10 +28,11 @@ bool route_before(const ModelRoute& a, const ModelRoute& b) {
   return std::tie(l.position, l.ns, l.name) < std::tie(r.position, r.ns, r.name);
 }
 
-/// Equal in all that a snapshot's user can see: not resourceVersion, labels or place in the file.
+/// Equal in all that a snapshot's user can see: not resourceVersion, labels or place in the file. Status and Events are
+/// about one uid.
 template <class T>
 bool same_for_requests(const T& a, const T& b) {
-  if (a.meta.key() != b.meta.key()) return false;
+  if (a.meta.key() != b.meta.key() || a.meta.uid != b.meta.uid) return false;
   if (a.meta == b.meta) return a == b;
   T other = b;
   other.meta = a.meta;

@@ -421,6 +421,25 @@ TEST_CASE("routes: by creation time, then position, then name; unchanged ones ar
   CHECK(r.store.snapshot()->version == first->version + 1);
 }
 
+TEST_CASE("an object that was made anew has its new UID; its pods keep their records", "[store]") {
+  Recorder recorder;
+  model::ModelServer first = server("s", {{"app", "a"}});
+  model::ModelRoute way = route("r", "m");
+  first.meta.uid = way.meta.uid = "one";
+  const std::vector<model::Pod> pods{pod("p", {{"app", "a"}})};
+  recorder.store.replace({{way}, {first}, pods});
+  const auto before = recorder.store.snapshot();
+  first.meta.uid = way.meta.uid = "two";
+  recorder.store.replace({{way}, {first}, pods});
+  const auto after = recorder.store.snapshot();
+  CHECK(after->routes.at(0)->meta.uid == "two");
+  const auto entry = after->server("default/s");
+  REQUIRE(entry);
+  CHECK(entry->spec.meta.uid == "two");
+  REQUIRE(entry->pods.size() == 1);
+  CHECK(entry->pods[0].record == before->server("default/s")->pods.at(0).record);
+}
+
 TEST_CASE("of equal names the last definition counts, with a warning", "[store]") {
   Recorder r;
   r.store.replace({{route("r", "one"), route("r", "two")}, {}, {}});
