@@ -33,9 +33,8 @@ CRDS = "networking.serving.volcano.sh"
 
 def test_cluster_rights(render):
     minimum = {
-        **{(CRDS, resource, ""): READ for resource in ("modelroutes", "modelservers", "externalmodelproviders")},
-        **{(CRDS, f"{resource}/status", ""): {"patch"}
-           for resource in ("modelroutes", "modelservers", "externalmodelproviders")},
+        **{(CRDS, resource, ""): READ for resource in ("modelroutes", "modelservers")},
+        **{(CRDS, f"{resource}/status", ""): {"patch"} for resource in ("modelroutes", "modelservers")},
         ("", "pods", ""): READ,
         ("events.k8s.io", "events", ""): {"create"}}
     webhook = {("admissionregistration.k8s.io", "validatingwebhookconfigurations", "kthena-router-validating-webhook"):
