@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/log.hpp"
 
@@ -37,7 +39,8 @@ net::Task<Result<kube::Response>> refuse(kube::Request /*not sent*/) {
 }  // namespace
 
 ClusterDuties::ClusterDuties(net::io_context& control, net::TaskGroup& tasks, kube::Api api, const kube::Config& config,
-                             const Options& options, const model::Store& store, metrics::Registry& registry)
+                             const Options& options, const model::Store& store, Unusable unusable,
+                             metrics::Registry& registry)
     : control_(control),
       tasks_(tasks),
       options_(options),
@@ -49,18 +52,23 @@ ClusterDuties::ClusterDuties(net::io_context& control, net::TaskGroup& tasks, ku
     log::info("outside of a cluster and without POD_NAMESPACE: no Lease, status and Events");
     api_ = refuse;
   } else {
-    build_leader(store);
+    build_leader(store, std::move(unusable));
   }
 }
 
-void ClusterDuties::build_leader(const model::Store& store) {
+void ClusterDuties::build_leader(const model::Store& store, Unusable unusable) {
   const std::string identity = make_identity();
   auto& leads = registry_.gauge("warmroute_leader", "1: this replica writes status and renews the certificate");
   status::WriterOptions writer;
   writer.instance = identity;
   status::WriterHooks writer_hooks;
   writer_hooks.leads = [this] { return lease_->leads(); };
-  writer_hooks.verdicts = [&store] { return status::judge(store.resources(), *store.snapshot()); };
+  writer_hooks.verdicts = [&store, unusable = std::move(unusable)] {
+    auto verdicts = status::judge(store.resources(), *store.snapshot());
+    auto more = unusable();
+    std::move(more.begin(), more.end(), std::back_inserter(verdicts));
+    return verdicts;
+  };
   writer_hooks.now = now;
   writer_ = std::make_unique<status::Writer>(control_, api_, writer, writer_hooks);
   status::LeaseOptions lease;

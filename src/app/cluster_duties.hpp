@@ -5,7 +5,9 @@
 // The namespace is POD_NAMESPACE, else the service account's. Outside of a cluster (kubeconfig) and without
 // POD_NAMESPACE nothing is written: no Lease, no status, and the webhook takes its certificate from files alone.
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "app/options.hpp"
 #include "kube/api.hpp"
@@ -21,9 +23,12 @@ namespace warmroute::app {
 
 class ClusterDuties {
  public:
-  /// \param api is not called before the loop runs. \param config of its client. All but these outlive it.
+  /// About objects that are not in the store, because they cannot be used.
+  using Unusable = std::function<std::vector<status::Verdict>()>;
+  /// \param api is, as `unusable`, not called before the loop runs. \param config of its client. All but these
+  /// outlive it.
   ClusterDuties(net::io_context& control, net::TaskGroup& tasks, kube::Api api, const kube::Config& config,
-                const Options& options, const model::Store& store, metrics::Registry& registry);
+                const Options& options, const model::Store& store, Unusable unusable, metrics::Registry& registry);
   ~ClusterDuties();
   /// Opens the webhook's port, where it is enabled, and begins. Error: the fatal message.
   Result<void> start();
@@ -33,7 +38,7 @@ class ClusterDuties {
   void begin_drain();
 
  private:
-  void build_leader(const model::Store& store);
+  void build_leader(const model::Store& store, Unusable unusable);
   Result<void> start_webhook();
 
   net::io_context& control_;

@@ -64,6 +64,15 @@ void ClusterFollower::start() {
   refresh();
 }
 
+std::vector<status::Verdict> ClusterFollower::unusable() const {
+  std::vector<status::Verdict> out;
+  for (const auto& [key, object] : cluster_->unusable_servers())
+    out.push_back(status::judge_unusable(status::Kind::model_server, key, object.uid, object.problem));
+  for (const auto& [key, object] : cluster_->unusable_routes())
+    out.push_back(status::judge_unusable(status::Kind::model_route, key, object.uid, object.problem));
+  return out;
+}
+
 void ClusterFollower::refresh() {
   shown_->set(cluster_->status());
   timer_.expires_after(refresh_interval);

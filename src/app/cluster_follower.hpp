@@ -2,11 +2,13 @@
 // Cluster mode: the API server's client, the source over it, and the metrics that tell how well both do.
 
 #include <memory>
+#include <vector>
 
 #include "app/options.hpp"
 #include "kube/client.hpp"
 #include "metrics/registry.hpp"
 #include "source/cluster.hpp"
+#include "status/judge.hpp"
 
 namespace warmroute::app {
 
@@ -21,6 +23,8 @@ class ClusterFollower {
   void start();
   /// For whoever else talks to the API server.
   [[nodiscard]] const std::shared_ptr<kube::Client>& client() const noexcept { return client_; }
+  /// About the objects that are left out.
+  [[nodiscard]] std::vector<status::Verdict> unusable() const;
 
  private:
   /// The source's status as the metrics show it, on whatever thread they are read.

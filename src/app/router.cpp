@@ -165,7 +165,9 @@ Result<void> Router::start() {
   if (auto opened = open_listeners(); !opened) return opened;
   if (cluster_) {
     auto api = [this](kube::Request request) { return follower_->client()->request(std::move(request)); };
-    duties_ = std::make_unique<ClusterDuties>(control_, tasks_, api, *cluster_, options_, *store_, *registry_);
+    auto unusable = [this] { return follower_->unusable(); };
+    duties_ =
+        std::make_unique<ClusterDuties>(control_, tasks_, api, *cluster_, options_, *store_, unusable, *registry_);
     if (auto started = duties_->start(); !started) return fatal(started.error().detail);
   }
   for (auto& worker : workers_) worker->start(options_.step_times);

@@ -23,6 +23,7 @@ void Router::start_source() {
     hooks.changed = std::move(changed);
     hooks.problems = [this](const config::Diagnostics& problems) {
       report(problems, "warmroute_kube_rejected_objects_total", "Objects of the cluster that could not be used");
+      if (duties_) duties_->resources_changed();
     };
     follower_ = std::make_unique<ClusterFollower>(control_, tasks_, *cluster_, options_, *registry_, std::move(hooks));
     follower_->start();

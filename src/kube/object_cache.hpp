@@ -42,6 +42,12 @@ class ObjectSink {
   [[nodiscard]] virtual std::size_t size() const = 0;
 };
 
+/// An object that cannot be used, and why.
+struct Unusable {
+  std::string uid, problem;
+  friend bool operator==(const Unusable&, const Unusable&) = default;
+};
+
 template <class T>
 class ObjectCache final : public ObjectSink {
  public:
@@ -57,6 +63,12 @@ class ObjectCache final : public ObjectSink {
     T object;
   };
   [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept { return entries_; }
+  /// Those of which there is no good version either, by their keys.
+  [[nodiscard]] std::map<std::string, Unusable> unusable() const {
+    auto out = told_;
+    std::erase_if(out, [&](const auto& told) { return entries_.contains(told.first); });
+    return out;
+  }
 
   void begin_list() override {
     list_.emplace();
@@ -74,8 +86,7 @@ class ObjectCache final : public ObjectSink {
     list_->seen.insert(key);
     const auto known = entries_.find(key);
     if (known != entries_.end() && version != 0 && version == known->second.version) return;
-    if (auto object = read(key, head->resource_version, text))
-      list_->objects.emplace(key, Entry{version, std::move(*object)});
+    if (auto object = read(key, head->uid, text)) list_->objects.emplace(key, Entry{version, std::move(*object)});
   }
 
   Applied end_list(std::string_view resource_version, bool trust_older) override {
@@ -119,7 +130,7 @@ class ObjectCache final : public ObjectSink {
       told_.erase(key);
       return entries_.erase(key) != 0 ? Applied::changed : Applied::unchanged;
     }
-    auto object = read(key, head->resource_version, text);
+    auto object = read(key, head->uid, text);
     if (!object) return Applied::unchanged;
     return put(key, Entry{version, std::move(*object)}, false);
   }
@@ -151,17 +162,23 @@ class ObjectCache final : public ObjectSink {
     return Applied::changed;
   }
 
-  /// Problems are told once for each version of an object.
-  std::optional<T> read(const std::string& key, const std::string& version, std::string_view text) {
+  /// The same problems of an object are told once: a new version may be a status alone, our own for instance.
+  std::optional<T> read(const std::string& key, const std::string& uid, std::string_view text) {
     config::Diagnostics diagnostics;
     auto object = read_(text, diagnostics);
     if (object) {
       told_.erase(key);
       return object;
     }
-    auto& told = told_[key];
-    if (told.empty() || told != version) problems_(diagnostics);
-    told = version;
+    Unusable now{uid, {}};
+    for (const auto& each : diagnostics) {
+      if (each.severity != config::Diagnostic::Severity::error) continue;
+      now.problem += (now.problem.empty() ? "" : "; ") + (each.path.empty() ? "" : each.path + ": ") + each.message;
+    }
+    const auto [told, first] = told_.try_emplace(key);
+    const bool is_news = first || told->second != now;
+    told->second = std::move(now);
+    if (is_news) problems_(diagnostics);
     return object;
   }
 
@@ -173,7 +190,7 @@ class ObjectCache final : public ObjectSink {
   Read read_;
   Problems problems_;
   std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> told_;  ///< version of each object whose problems were told
+  std::map<std::string, Unusable> told_;  ///< whose newest version cannot be used; its problems were told
   std::optional<List> list_;
   std::string resource_version_;
   std::uint64_t high_ = 0;

@@ -7,7 +7,6 @@
 
 #include "base/log.hpp"
 #include "config/resource_objects.hpp"
-#include "kube/object_cache.hpp"
 #include "source/pod_watches.hpp"
 
 namespace warmroute::source {
@@ -197,5 +196,13 @@ Cluster::~Cluster() = default;
 void Cluster::start() { impl_->start(); }
 
 ClusterStatus Cluster::status() const { return impl_->status(); }
+
+std::map<std::string, kube::Unusable> Cluster::unusable_routes() const {
+  return impl_->routes.objects ? impl_->routes.objects->unusable() : std::map<std::string, kube::Unusable>();
+}
+
+std::map<std::string, kube::Unusable> Cluster::unusable_servers() const {
+  return impl_->servers.objects ? impl_->servers.objects->unusable() : std::map<std::string, kube::Unusable>();
+}
 
 }  // namespace warmroute::source

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "config/diagnostic.hpp"
 #include "kube/client.hpp"
+#include "kube/object_cache.hpp"
 #include "kube/reflector.hpp"
 #include "model/resources.hpp"
 #include "net/task_group.hpp"
@@ -18,7 +21,7 @@ namespace warmroute::source {
 struct ClusterHooks {
   /// Complete new state; the first call is the sync: every list was had, those of the selected Pods included.
   std::function<void(model::ResourceSet)> changed;
-  /// An object that cannot be used, once for each version of it; its last good version stays.
+  /// An object that cannot be used, once until the reasons are others; its last good version stays.
   std::function<void(const config::Diagnostics&)> problems;
 };
 
@@ -44,6 +47,9 @@ class Cluster {
   Cluster& operator=(const Cluster&) = delete;
   void start();
   [[nodiscard]] ClusterStatus status() const;
+  /// Objects that are left out, because no version of them that we know can be used; by NAMESPACE/NAME.
+  [[nodiscard]] std::map<std::string, kube::Unusable> unusable_routes() const;
+  [[nodiscard]] std::map<std::string, kube::Unusable> unusable_servers() const;
 
  private:
   struct Impl;

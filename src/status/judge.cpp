@@ -124,6 +124,11 @@ std::size_t fingerprint(Kind kind, const std::string& json) {
   return object ? std::hash<std::string>()(object->spec_json) : 0;
 }
 
+Verdict judge_unusable(Kind kind, const std::string& key, const std::string& uid, std::string problem) {
+  const auto slash = key.find('/');
+  return {kind, key.substr(0, slash), key.substr(slash + 1), uid, 0, {bad("Ready", "Invalid", std::move(problem))}};
+}
+
 std::vector<Verdict> judge(const model::ResourceSet& resources, const model::Snapshot& snapshot) {
   model::LabelIndex pods;  // asked only about servers without a ready pod
   if (std::any_of(snapshot.servers.begin(), snapshot.servers.end(),

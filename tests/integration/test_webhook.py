@@ -172,6 +172,27 @@ def test_status_and_events_follow_what_is_there(world):
         assert event["metadata"]["namespace"] == "golden" and event["reportingController"] and event["eventTime"]
 
 
+def test_an_object_that_cannot_be_used_says_why(world):
+    made = world()
+    broken = model_server("ms-b", "b")
+    broken["metadata"].update(generation=3, uid="uid-ms-b")
+    broken["spec"]["workloadSelector"]["matchLabels"] = {}
+    made.kube.put("modelservers", broken)
+    made.start()
+    condition = wait_for(lambda: made.kube.conditions("modelservers", "ms-b").get("Ready"), 15, "a condition")
+    assert (condition["status"], condition["reason"], condition["observedGeneration"]) == ("False", "Invalid", 3)
+    assert condition["message"].startswith("spec.workloadSelector.matchLabels: ")
+    wait_for(lambda: any(e["reason"] == "Invalid" and e["regarding"]["uid"] == "uid-ms-b" for e in made.kube.events),
+             10, "the Event")
+
+    def mend(item):
+        item["spec"]["workloadSelector"]["matchLabels"] = {"app": "b"}
+        item["metadata"]["generation"] = 4
+    made.kube.edit("modelservers", "ms-b", mend)
+    wait_for(lambda: made.kube.conditions("modelservers", "ms-b")["Ready"]["reason"] == "NoPodSelected", 15, "mended")
+    assert made.kube.conditions("modelservers", "ms-b")["Ready"]["observedGeneration"] == 4
+
+
 def test_one_of_two_replicas_leads_and_the_other_follows_at_once(world):
     made = world()
     other = Slot()

@@ -117,6 +117,25 @@ TEST_CASE("kube cache: an object that cannot be used keeps its last good version
   CHECK(world.pods.event(EventType::deleted, pod_json("a", 14, "no-address")) == Applied::changed);
 }
 
+TEST_CASE("kube cache: objects without a good version are known by their problem") {
+  World world;
+  world.list(10, {pod_json("a", 5), pod_json("b", 6, "no-address")});
+  using Keys = std::map<std::string, Unusable>;
+  const Keys only_b{{"ns/b", {"u1", world.pods.unusable().at("ns/b").problem}}};
+  CHECK(world.pods.unusable() == only_b);
+  CHECK("Pod ns/b: " + only_b.at("ns/b").problem == world.problems.at(0));
+  world.pods.event(EventType::modified, pod_json("a", 11, "no-address"));  // its good version stays
+  CHECK(world.pods.unusable() == only_b);
+  world.pods.event(EventType::modified, pod_json("b", 12, "no-address"));
+  CHECK(world.problems.size() == 2);  // those of b were told
+  world.pods.event(EventType::modified, pod_json("b", 13, "wrong-too"));
+  CHECK(world.problems.size() == 3);
+  SECTION("mended") { world.pods.event(EventType::modified, pod_json("b", 14)); }
+  SECTION("deleted") { world.pods.event(EventType::deleted, pod_json("b", 14, "wrong-too")); }
+  SECTION("gone from the list") { world.list(14, {pod_json("a", 5)}); }
+  CHECK(world.pods.unusable().empty());
+}
+
 TEST_CASE("kube cache: what is no object asks for a new list") {
   World world;
   world.list(10, {pod_json("a", 5)});

@@ -150,6 +150,10 @@ TEST_CASE("cluster: what cannot be used is told and left out") {
   CHECK(world.states[0].servers[0].meta.name == "t");
   REQUIRE(world.problems.size() == 1);
   CHECK(world.problems[0].starts_with("ModelServer ns/s: spec.workloadSelector.matchLabels: "));
+  const auto unusable = world.cluster->unusable_servers();
+  REQUIRE(unusable.size() == 1);
+  CHECK("ModelServer ns/s: " + unusable.at("ns/s").problem == world.problems[0]);
+  CHECK(world.cluster->unusable_routes().empty());
 }
 
 }  // namespace warmroute::source

@@ -116,3 +116,15 @@ TEST_CASE("A message is as long as the API server takes it", "[status]") {
   CHECK(limited(std::string(1023, 'a') + "é") == std::string(1023, 'a'));
   CHECK(limited(std::string(1022, 'a') + "éb") == std::string(1022, 'a') + "é");
 }
+
+TEST_CASE("An object that cannot be used is not ready", "[status]") {
+  const Verdict verdict = judge_unusable(Kind::model_server, "ns/s", "u", "spec.x: is wrong");
+  CHECK(verdict.ns == "ns");
+  CHECK(verdict.name == "s");
+  CHECK(verdict.uid == "u");
+  CHECK(verdict.spec == fingerprint(Kind::model_server, R"({"metadata":{"name":"s"},"spec":{}})"));
+  REQUIRE(verdict.conditions.size() == 1);
+  CHECK_FALSE(verdict.conditions[0].is_true);
+  CHECK(verdict.conditions[0].reason == "Invalid");
+  CHECK(verdict.conditions[0].message == "spec.x: is wrong");
+}
