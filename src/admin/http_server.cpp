@@ -4,12 +4,12 @@
 #include <array>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
 #include <ctime>
 #include <list>
 #include <optional>
 
+#include "admin/http_request.hpp"
 #include "base/log.hpp"
 #include "net/connection.hpp"
 #include "net/task_group.hpp"
@@ -22,7 +22,6 @@ namespace http = boost::beast::http;
 using net::error_code;
 using Tcp = asio::ip::tcp;
 
-constexpr std::size_t head_limit_bytes = 8U << 10U;
 constexpr std::size_t read_step_bytes = 4U << 10U;
 
 struct Connection {
@@ -115,70 +114,6 @@ Page error_page(int status) {
   page.status = status;
   page.body = fmt::format("{} {}\n", status, reason(status));
   return page;
-}
-
-/// One request, read or refused.
-struct Request {
-  bool complete = false;  ///< false: read on
-  int refused = 0;        ///< the status of the refusal, 0: none
-  bool head_only = false;
-  bool keep_alive = false;
-  bool post = false;
-  std::string target, content_type, content_encoding, body;
-  std::size_t used = 0;  ///< bytes of the input that belong to it
-};
-
-/// The body of a POST whose head is complete, if it is all there.
-void read_post(std::string_view input, std::optional<std::uint64_t> length, std::size_t limit, Request& request) {
-  const auto head_end = input.find("\r\n\r\n");
-  if (!length || head_end == std::string_view::npos) {
-    request.refused = 411;
-    return;
-  }
-  if (*length > limit) {
-    request.refused = 413;
-    return;
-  }
-  const std::size_t whole = head_end + 4 + static_cast<std::size_t>(*length);
-  request.complete = input.size() >= whole;
-  if (!request.complete) return;
-  request.post = true;
-  request.body = std::string(input.substr(head_end + 4, static_cast<std::size_t>(*length)));
-  request.used = whole;
-}
-
-Request read_request(std::string_view input, std::optional<std::size_t> post_limit) {
-  Request request;
-  http::request_parser<http::empty_body> parser;
-  parser.header_limit(head_limit_bytes);
-  parser.body_limit(boost::none);  // read_post() has the limit
-  error_code ec;
-  request.used = parser.put(asio::buffer(input.data(), input.size()), ec);
-  if (ec == http::error::need_more && input.size() < head_limit_bytes) return request;
-  request.complete = true;
-  if (!parser.is_header_done()) {
-    const bool too_large = ec == http::error::header_limit || ec == http::error::need_more;
-    request.refused = too_large ? 431 : 400;
-    return request;
-  }
-  const auto& head = parser.get();
-  request.head_only = head.method() == http::verb::head;
-  // A body is not read; what follows on the connection is then unknown.
-  request.keep_alive = !ec && parser.is_done() && parser.keep_alive();
-  request.target = std::string(head.target().data(), head.target().size());
-  if (head.method() == http::verb::post && post_limit) {
-    const auto length = parser.content_length();
-    request.keep_alive = parser.keep_alive();
-    const auto type = head[http::field::content_type];
-    request.content_type = std::string(type.data(), type.size());
-    const auto encoding = head[http::field::content_encoding];
-    request.content_encoding = std::string(encoding.data(), encoding.size());
-    read_post(input, length ? std::optional<std::uint64_t>(*length) : std::nullopt, *post_limit, request);
-  } else if (head.method() != http::verb::get && !request.head_only)
-    request.refused = 405;
-  else if (ec && ec != http::error::unexpected_body)
-    request.refused = 400;
-  return request;
 }
 
 Page answer(const State& state, const Request& request) {
