@@ -80,7 +80,7 @@ test-sanitizers:
 
 bench: bench-tools
 	@tools/bench/setup.sh
-	@/usr/bin/python3 -B tools/bench/bench.py $(if $(QUICK),--quick) $(if $(README),--readme) $(if $(GROUPS),--only $(GROUPS))
+	@/usr/bin/python3 -B tools/bench/bench.py $(if $(QUICK),--quick) $(if $(README),--readme) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(GROUPS),--only $(GROUPS))
 
 bench-tools: build
 	@cmake --build build/release -j $(JOBS) --target bench-tools

@@ -217,7 +217,8 @@ class Stack:
     def nginx(self, engine, workers=1):
         folder, port = self.new_folder("nginx"), free_port()
         (folder / "nginx.conf").write_text(self.fill(
-            "nginx.conf", workers=workers, descriptors=DESCRIPTORS, port=port,
+            "nginx.conf", workers=workers, descriptors=DESCRIPTORS,
+            connections=2 * DESCRIPTORS, port=port,
             servers=" ".join(f"server {endpoint};" for endpoint in engine.endpoints)))
         return Proxy(self, "nginx", port, ["nginx", "-p", folder, "-c", "nginx.conf"], "/v1/models")
 
