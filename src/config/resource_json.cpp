@@ -38,6 +38,11 @@ JsonWriter& JsonWriter::number(std::int64_t value) {
   out_ += std::to_string(value);
   return *this;
 }
+JsonWriter& JsonWriter::boolean(bool value) {
+  separate();
+  out_ += value ? "true" : "false";
+  return *this;
+}
 JsonWriter& JsonWriter::null() {
   separate();
   out_ += "null";

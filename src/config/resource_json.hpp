@@ -21,6 +21,7 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);
   JsonWriter& text(std::string_view value);
   JsonWriter& number(std::int64_t value);
+  JsonWriter& boolean(bool value);
   JsonWriter& null();
   [[nodiscard]] std::string take() { return std::move(out_); }
 

@@ -3,9 +3,9 @@
 #include <simdjson.h>
 
 #include "base/base64.hpp"
+#include "config/resource_json.hpp"
 #include "config/rfc3339.hpp"
 #include "kube/child_process.hpp"
-#include "kube/json_text.hpp"
 
 namespace warmroute::kube {
 namespace {
@@ -46,16 +46,18 @@ Result<ExecCredential> parse_exec_credential(const std::string& json, const std:
 }
 
 std::string exec_info(const Config& config, const std::string& ca_pem) {
-  std::string info = R"({"kind":"ExecCredential","apiVersion":)" + json_quoted(config.exec->api_version) +
-                     R"(,"spec":{"interactive":false)";
+  warmroute::config::detail::JsonWriter info;
+  info.begin_object().key("kind").text("ExecCredential").key("apiVersion").text(config.exec->api_version);
+  info.key("spec").begin_object().key("interactive").boolean(false);
   if (config.exec->provide_cluster_info) {
-    info += R"(,"cluster":{"server":)" + json_quoted(config.server);
-    if (!config.tls_server_name.empty()) info += R"(,"tls-server-name":)" + json_quoted(config.tls_server_name);
-    if (config.insecure) info += R"(,"insecure-skip-tls-verify":true)";
-    if (!ca_pem.empty()) info += R"(,"certificate-authority-data":")" + base::base64_encode(ca_pem) + '"';
-    info += '}';
+    info.key("cluster").begin_object().key("server").text(config.server);
+    if (!config.tls_server_name.empty()) info.key("tls-server-name").text(config.tls_server_name);
+    if (config.insecure) info.key("insecure-skip-tls-verify").boolean(true);
+    if (!ca_pem.empty()) info.key("certificate-authority-data").text(base::base64_encode(ca_pem));
+    info.end_object();
   }
-  return info + "}}";
+  info.end_object().end_object();
+  return info.take();
 }
 
 net::Task<Result<ExecCredential>> run_exec_plugin(net::io_context& io, Config config, std::string ca_pem,
