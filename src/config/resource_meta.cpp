@@ -4,21 +4,15 @@
 
 #include <algorithm>
 
+#include "config/name_shapes.hpp"
 #include "config/resource_readers.hpp"
 #include "config/rfc3339.hpp"
 
 namespace warmroute::config::detail {
 namespace {
 
-constexpr std::size_t max_dns_label = 63, max_dns_subdomain = 253;
-
-bool is_lower_alnum(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-bool is_alnum(char c) noexcept { return is_lower_alnum(c) || (c >= 'A' && c <= 'Z'); }
-
-/// The name part of a label key, or a label value: letters and digits at both ends, also - _ . between.
 bool is_label_text(std::string_view text) noexcept {
-  if (text.empty() || text.size() > max_dns_label || !is_alnum(text.front()) || !is_alnum(text.back())) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; });
+  return text.size() <= max_dns_label && has_label_text_shape(text);
 }
 
 bool is_label_key(std::string_view key) noexcept {
@@ -29,22 +23,10 @@ bool is_label_key(std::string_view key) noexcept {
 
 }  // namespace
 
-bool is_dns_label(std::string_view text) noexcept {
-  if (text.empty() || text.size() > max_dns_label) return false;
-  if (!is_lower_alnum(text.front()) || !is_lower_alnum(text.back())) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return is_lower_alnum(c) || c == '-'; });
-}
+bool is_dns_label(std::string_view text) noexcept { return text.size() <= max_dns_label && has_dns_label_shape(text); }
 
 bool is_dns_subdomain(std::string_view text) noexcept {
-  if (text.empty() || text.size() > max_dns_subdomain) return false;
-  for (;;) {
-    const std::size_t dot = text.find('.');
-    const std::string_view label = text.substr(0, dot);
-    if (label.empty() || !is_lower_alnum(label.front()) || !is_lower_alnum(label.back())) return false;
-    if (!std::all_of(label.begin(), label.end(), [](char c) { return is_lower_alnum(c) || c == '-'; })) return false;
-    if (dot == std::string_view::npos) return true;
-    text.remove_prefix(dot + 1);
-  }
+  return text.size() <= max_dns_subdomain && has_dns_subdomain_shape(text);
 }
 
 bool is_address(const std::string& text) noexcept {
