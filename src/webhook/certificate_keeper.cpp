@@ -1,12 +1,11 @@
 #include "webhook/certificate_keeper.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "base/log.hpp"
+#include "kube/small_file.hpp"
 #include "webhook/secret.hpp"
 
 namespace warmroute::webhook {
@@ -17,13 +16,6 @@ constexpr const char* organisation = "Volcano";
 constexpr std::int64_t day = 24 * 3600, lifetime = 3650 * day, renew_before = 30 * day;
 constexpr std::int64_t clock_skew = 3600;  // other clocks may be behind ours
 constexpr std::size_t trusted_before = 2;  // CAs kept beside the new one
-
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return std::nullopt;
-  return std::move(text).str();
-}
 
 kube::Request patch_request(std::string path, const char* type, std::string body) {
   kube::Request request("PATCH", std::move(path));
@@ -86,8 +78,8 @@ struct KeeperState {
   }
 
   bool take_files() {
-    const auto certificate = read_file(options.certificate_file);
-    const auto key = read_file(options.key_file);
+    const auto certificate = kube::read_small_file(options.certificate_file);
+    const auto key = kube::read_small_file(options.key_file);
     const bool taken = certificate && key && take(*certificate, *key, options.certificate_file);
     by_files = by_files || taken;
     return taken;
